@@ -4,7 +4,7 @@ FROM python:3.12-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 
-# The locked lists first: this layer changes only when they do.
+# The locked lists first: this layer changes only when they do. Packages beside the gateway (WebRTC) are not in the image.
 COPY requirements/server.txt requirements/build.txt requirements/
 RUN python -m venv /opt/build \
     && /opt/build/bin/pip install --require-hashes -r requirements/build.txt \

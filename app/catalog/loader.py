@@ -35,7 +35,7 @@ from app.outbound.resilience import Origins
 from app.outbound.scope import connection_scope
 from app.protocols.base import Adapter, DescribesResponses, PassesOwnSecrets, SendsOnce
 from app.protocols.call_templates import protocol_of
-from app.protocols.registry import PROTOCOLS, Adapters
+from app.protocols.registry import PROTOCOLS, Adapters, describe_missing_package
 from app.protocols.responses.rule import ResponseRule
 from app.protocols.variables import variables_of, with_variables
 from app.security.requirements import security_json, slot_names
@@ -146,7 +146,8 @@ class PlanLoader:
         adapter = self.adapters.get(protocol)
         if adapter is None:
             raise InvalidInput(
-                f"This gateway does not serve the protocol {protocol} of the tool {tool.name}."
+                describe_missing_package(protocol)
+                or f"This gateway does not serve the protocol {protocol} of the tool {tool.name}."
             )
         finder = VariableFinder(tool.provider, stored.variables, self._environment())
         template = _with_values(tool.call_template, finder, stored)

@@ -1,7 +1,7 @@
 """The body of a response as text, where it is text."""
 
+from app.core.media_types import is_textual
 from app.outbound.charsets import charset_of, decode_text
-from app.outbound.framing import is_textual
 
 
 def body_text(body: bytes, media_type: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final, Literal
 import orjson
 
 from app.core.errors import ResponseTooLarge
+from app.core.media_types import is_json, is_textual
 from app.outbound.charsets import charset_of, decode_text
 
 SSE_MEDIA_TYPE: Final = "text/event-stream"
@@ -27,10 +28,6 @@ UTF8_JSON_TYPES: Final = frozenset(
 )
 """The usual values of Content-Type for JSON in UTF-8; others may mean the same."""
 
-_TEXTUAL: Final = (
-    "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "json-lines",
-    "json-seq", "toml",
-)  # fmt: skip
 _END_OF_LINE: Final = re.compile(rb"\r\n?|\n")
 _WHITE_SPACE: Final = b" \t\r\n"
 
@@ -222,20 +219,6 @@ async def parse_events(
         events = _bytes(pieces)
     async for event in events:
         yield event
-
-
-def is_textual(media: str) -> bool:
-    """Return whether a media type (lower case, without parameters) is text or JSON, by its name.
-
-    Files of Office are none, although their types have "openxml" in them: they are zip archives.
-    """
-    is_text = media.startswith(("text/", "application/xml")) or media.endswith("xml") or is_json(media)
-    return is_text or any(word in media for word in _TEXTUAL)
-
-
-def is_json(media: str) -> bool:
-    """Return whether a media type (lower case, without parameters) is JSON (RFC 6839 section 3.1)."""
-    return media == "application/json" or media.endswith("+json") or media == "text/json"
 
 
 async def _single_json_event(

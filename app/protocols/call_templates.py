@@ -8,7 +8,7 @@ from app.core.errors import FieldError, InvalidInput
 from app.core.text import clean_text, pointer, reject_unstorable
 from app.formats.utcp.call_template import CallTemplate, Template, compile_template
 from app.formats.utcp.variables import VARIABLE
-from app.protocols.registry import DEFAULT, PROTOCOLS
+from app.protocols.registry import DEFAULT, PROTOCOLS, describe_missing_package
 
 TYPE_KEYS: Final = ("call_template_type", "provider_type", "transport_type")
 
@@ -89,6 +89,9 @@ def _protocol(raw: Mapping[str, Any], *, at: str) -> str:
         raise InvalidInput("call_template_type (or provider_type) is missing", errors=[field_error])
     protocol = PROTOCOLS.canonical(str(raw[key]))
     if protocol not in PROTOCOLS:
+        missing_package = describe_missing_package(protocol)
+        if missing_package is not None:
+            raise InvalidInput(missing_package, errors=[FieldError(pointer(at, key), missing_package)])
         field_error = FieldError(pointer(at, key), "UTCP knows no such protocol.", expected=sorted(PROTOCOLS))
         raise InvalidInput("The protocol is not known", errors=[field_error])
     return protocol

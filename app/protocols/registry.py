@@ -27,15 +27,16 @@ from app.protocols.tcp.record import PROTOCOL as TCP
 from app.protocols.text.record import PROTOCOL as TEXT
 from app.protocols.ubp.record import PROTOCOL as UBP
 from app.protocols.udp.record import PROTOCOL as UDP
-from app.protocols.webrtc.record import PROTOCOL as WEBRTC
 from app.protocols.websocket.record import PROTOCOL as WEBSOCKET
 
 BUILT_IN: Final = (
-    HTTP, SSE, STREAMABLE_HTTP, TEXT, FILE, TCP, UDP, CLI, MCP, WEBSOCKET, GRPC, GRAPHQL, WEBRTC,
-    UBP, FILESYSTEM, POSTGRES,
+    HTTP, SSE, STREAMABLE_HTTP, TEXT, FILE, TCP, UDP, CLI, MCP, WEBSOCKET, GRPC, GRAPHQL, UBP, FILESYSTEM,
+    POSTGRES,
 )  # fmt: skip
-"""The twelve of UTCP 0.x in 1.x spelling, `file`, which 1.1 split off from `text`, and our own: `ubp`,
-`filesystem` and `postgres`."""
+"""The twelve of UTCP 0.x but `webrtc` in 1.x spelling, `file`, which 1.1 split off from `text`, and our own:
+`ubp`, `filesystem` and `postgres`."""
+PACKAGES: Final = {"webrtc": "utcp-gateway-webrtc"}
+"""The distributions in `packages/` that add a protocol, by its name."""
 DEFAULT: Final = HTTP.name
 """The protocol of a template that names none."""
 ENTRY_POINTS: Final = "utcp_gateway.protocols"
@@ -108,6 +109,14 @@ def installed_records() -> list[ProtocolRecord]:
 
 
 PROTOCOLS: Final = Protocols([*BUILT_IN, *installed_records()])
+
+
+def describe_missing_package(protocol: str) -> str | None:
+    """Return which package to install for a protocol; None where it is installed, or none is known."""
+    package = PACKAGES.get(protocol)
+    if package is None or protocol in PROTOCOLS:
+        return None
+    return f"Protocol {protocol} needs the package `{package}`: pip install {package}."
 
 
 class Adapters(Mapping[str, Adapter[Any]]):

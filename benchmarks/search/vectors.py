@@ -3,7 +3,6 @@
 Texts are encoded once: their vectors are stored in .corpus/search-vectors, by the texts and the model.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from app.search.index import IndexedTool
 from app.search.vectors.encoder import TextEncoder
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.matrix import VectorMatrix
-from app.search.vectors.model_build import prepare_graph
 from app.search.vectors.model_source import ModelSource, find_model, missing_libraries
 from app.search.vectors.store import text_digest
 from app.search.vectors.texts import DescribedTool, tool_texts
@@ -24,7 +22,7 @@ from app.search.vectors.tool_digests import Digests
 from app.search.vectors.vector_file import VectorFile
 from benchmarks.corpus.download import ROOT
 
-_MODEL: Final = ROOT / ".venvs" / "semantic-model"
+_MODEL: Final = ROOT / ".venvs" / "semantic-model" / "all-MiniLM-L6-v2"
 _CORPUS: Final = ROOT / ".corpus"
 _DIGEST_BYTES: Final = 32
 
@@ -130,17 +128,14 @@ def _file(
 
 
 def _encoder() -> tuple[TextEncoder, VectorFolder]:
-    if _MODEL.exists() and str(_MODEL) not in sys.path:
-        sys.path.append(str(_MODEL))
-    source: ModelSource | None = find_model(None)
+    source: ModelSource | None = find_model(_MODEL if _MODEL.exists() else None)
     if source is None:
-        raise NoModelError("no model is installed: make semantic-model installs it")
-    missing = missing_libraries(source)
+        raise NoModelError("no model is built: make semantic-model builds it")
+    missing = missing_libraries()
     if missing:
         raise NoModelError(f"not installed: {', '.join(missing)} (the extra `semantic`)")
     folder = VectorFolder.create(_CORPUS, source)
-    prepare_graph(folder)
-    return TextEncoder(folder.graph, source.tokenizer), folder
+    return TextEncoder(source.graph, source.tokenizer), folder
 
 
 def _described(tool: IndexedTool) -> DescribedTool:

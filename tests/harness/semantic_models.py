@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from utcp_gateway_semantic.onnx_graph import Array, BertShape, bert_graph
 
-from app.search.vectors.onnx_graph import Array, BertShape, bert_graph
-
-INSTALLED = Path(__file__).parents[2] / ".venvs" / "semantic-model"
-"""Where `make semantic-model` installs the package of the model."""
+ENVIRONMENTS = Path(__file__).parents[2] / ".venvs"
+MODEL = ENVIRONMENTS / "semantic-model"
+"""Where `make semantic-model` builds the model."""
 SHAPE = BertShape(layers=2, hidden=24, heads=3, epsilon=1e-12)
 _WORDS = [
     "[PAD]",
@@ -38,14 +38,21 @@ _INNER = 48
 _SLOW_ROWS = 1_500
 
 
-def installed_model() -> Path:
-    """Return the folder to add to `sys.path`; skip the test where it is missing, or fail it in CI."""
-    if not (INSTALLED / ".ready").exists():
-        reason = f"the model is not installed in {INSTALLED}: `make semantic-model` installs it"
+def built_model() -> Path:
+    """Return the folder of the built model; skip the test where it is missing, or fail it in CI."""
+    if not (MODEL / ".ready").exists():
+        reason = f"the model is not in {MODEL}: `make semantic-model` builds it"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    return INSTALLED
+    return MODEL / "all-MiniLM-L6-v2"
+
+
+def installed_weights() -> Path:
+    """Return the folder of modules that has the package of the weights; skip or fail as `built_model`."""
+    built_model()
+    (folder,) = (ENVIRONMENTS / "semantic-build").glob("lib/python*/site-packages")
+    return folder
 
 
 def random_weights(shape: BertShape = SHAPE, *, words: int = len(_WORDS), seed: int = 7) -> dict[str, Array]:

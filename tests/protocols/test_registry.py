@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import utcp_gateway_webrtc
 
 import app.protocols
 from app.core.settings import Settings
@@ -21,6 +22,7 @@ from app.security.masking import Masker
 
 PACKAGE = Path(app.protocols.__file__).parent
 APP = PACKAGE.parent
+WEBRTC = Path(utcp_gateway_webrtc.__file__).parent
 _SHARED = {"shared", "requests", "responses", "command_routing", "__pycache__"}
 
 
@@ -60,6 +62,8 @@ def test_records_are_imported_without_the_libraries_of_their_adapters() -> None:
     for record in BUILT_IN:
         folder = PACKAGE / record.name
         light += [folder / "__init__.py", folder / "record.py", folder / "template.py"]
+    light += [WEBRTC / name for name in ("__init__.py", "record.py", "template.py")]
+    libraries |= {"aiortc", "aioice"}
     for path in light:
         for name in _imported(path):
             assert name.partition(".")[0] not in libraries, path
@@ -118,8 +122,7 @@ def test_a_protocol_without_its_library_names_the_extra_to_install() -> None:
 AMBIGUOUS = {"http", "text", "file", "ws", "mcp"}
 OTHER_MEANINGS = {
     ("calls/response/masking.py", "grpc"): "a media type",
-    ("outbound/framing.py", "graphql"): "a media type",
-    ("openapi/conversion/media.py", "graphql"): "a media type",
+    ("core/media_types.py", "graphql"): "a media type",
     ("cli/server.py", "http"): "a setting of uvicorn",
     ("openapi/formats/postman_bodies.py", "graphql"): "a kind of body in Postman's format",
     ("openapi/formats/postman_urls.py", "http"): "the scheme of a URL without one",
@@ -208,11 +211,10 @@ OPEN = (
     "outbound", "cli", "embedded", "core/telemetry/otlp.py", "openapi/process/server.py", "openapi/process/workers.py",
     "agents/ubp/grpc_server.py", "agents/ubp/grpc_start.py",
 )  # fmt: skip
-# These get connections, addresses and programs from `outbound` and `processes` only.
+# These get connections, addresses and programs from `outbound` and `processes` only; so does the package of WebRTC.
 LIBRARIES = {
     "protocols/grpc": {"grpc", "grpc.aio"},
     "protocols/mcp": {"httpx2", "mcp", "mcp_types"},
-    "protocols/webrtc": {"aiortc", "aioice"},
     "protocols/shared": {"websockets"},
 }
 
@@ -225,6 +227,12 @@ def test_only_the_outbound_package_opens_sockets() -> None:
             continue
         may = LIBRARIES.get("/".join(place.parts[:2]), set())
         found += [f"{place}: {name}" for name in _imported(path) if name in DOORS - may]
+    found += [
+        f"{path.name}: {name}"
+        for path in WEBRTC.glob("*.py")
+        for name in _imported(path)
+        if name in DOORS - {"aiortc", "aioice"}
+    ]
     assert found == []
 
 

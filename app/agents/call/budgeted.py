@@ -9,7 +9,7 @@ from app.agents.call.result_preferences import TABLE_MEDIA_TYPES
 from app.agents.http_messages import BytesResponse
 from app.calls import CallContext
 from app.calls.results import ModelResult, ResultBudget, read_response
-from app.outbound.framing import is_json, is_textual
+from app.core.media_types import is_json, is_textual
 from app.protocols.base import BODY_METADATA_HEADERS, Result
 from app.services import Services
 

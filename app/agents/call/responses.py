@@ -23,10 +23,10 @@ from app.calls.response.checks import FRAGMENT_SAFE
 from app.calls.response.streams import StreamRegistry
 from app.core import exact_json
 from app.core.errors import ResponseTooLarge
+from app.core.media_types import is_json, is_textual
 from app.formats.json_schema.repair import Repair
 from app.outbound.body_text import body_text
 from app.outbound.charsets import charset_of
-from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 from app.security.lasting_rights import RightCheck
 

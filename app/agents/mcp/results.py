@@ -11,6 +11,7 @@ from app.agents.mcp.jsonrpc import OWN_PREFIX
 from app.agents.mcp.tool_lists import RenderedTool
 from app.calls.results import Media, ModelResult, TextResource, describe_media
 from app.core import exact_json
+from app.core.media_types import parse_essence
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that models are shown; hosts reject others."""
@@ -159,7 +160,7 @@ def _validate_result(result: ModelResult, rendered: RenderedTool) -> tuple[Any, 
 
 def _build_media_block(media: Media, embedding: _Embedding) -> dict[str, Any] | None:
     """Return the block of binary content; None for a file that is too large to be embedded."""
-    kind = media.media_type.partition(";")[0].strip().lower()
+    kind = parse_essence(media.media_type)
     if kind in IMAGES and not media.uri:
         return {"type": "image", "data": _encode_base64(media), "mimeType": kind}
     if kind.startswith("audio/") and not media.uri:

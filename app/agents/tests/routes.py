@@ -16,6 +16,7 @@ from app.api.streams.connection import until_disconnected
 from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.core.errors import Conflict
+from app.core.media_types import parse_accept
 from app.core.schemas import location_header, problem_responses
 from app.security.principal import Principal
 
@@ -150,13 +151,13 @@ def _response(stored: StoredTest, request: Request, chosen: str | None) -> Respo
 
 
 def _negotiated(accept: str) -> str:
-    """Return the form that an Accept header names first."""
-    for item in accept.split(","):
-        media = item.partition(";")[0].strip().lower()
-        if media in ("application/xml", "text/xml"):
-            return "junit"
-        if media in ("application/json", "*/*"):
+    """Return the form that an Accept header prefers, of several of one weight the first that it names."""
+    ranges = [media_range for media_range in parse_accept(accept) if media_range.weight > 0]
+    for media_range in sorted(ranges, key=lambda media_range: -media_range.weight):
+        if media_range.includes("application/json"):
             return "json"
+        if media_range.includes("application/xml") or media_range.includes("text/xml"):
+            return "junit"
     return "json"
 
 

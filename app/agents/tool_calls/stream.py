@@ -18,6 +18,7 @@ from app.calls.disconnect import DisconnectWatch
 from app.calls.response.streams import StreamRegistry
 from app.core import exact_json
 from app.core.errors import ClientTimeout, GatewayError, Stopping
+from app.core.media_types import parse_accept
 from app.core.telemetry.unexpected import log_unexpected_error
 from app.outbound.framing import JSON_LINES_MEDIA_TYPES, SSE_MEDIA_TYPE
 
@@ -110,7 +111,7 @@ class AnswerStream:
 
 def _lines_media_type(accept: str) -> str:
     """Return the media type of lines of JSON that an Accept header names, "" where events are sent as SSE."""
-    named = [item.partition(";")[0].strip().lower() for item in accept.split(",")]
+    named = [media_range.essence for media_range in parse_accept(accept) if media_range.weight > 0]
     if SSE_MEDIA_TYPE in named:
         return ""
     return next((media for media in named if media in JSON_LINES_MEDIA_TYPES), "")

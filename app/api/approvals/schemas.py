@@ -16,11 +16,11 @@ from app.calls.approvals.kinds import ApprovalDecisionName, ApprovalKind, Approv
 from app.calls.approvals.records import approval_json
 from app.calls.approvals.service import ApprovedResult
 from app.calls.arguments.shown import HiddenPart, HiddenReason, Shown
+from app.core.media_types import is_json
 from app.core.pagination import PageQuery
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import PageModel, StrictModel, Text, TokenHolder
 from app.outbound.charsets import charset_of, decode_text
-from app.outbound.framing import is_json
 from app.providers.registration.approval_requirements import operation_text
 from app.storage.models import Approval, ApprovalRequirementRow
 
@@ -283,7 +283,7 @@ def _hidden_changes(row: Approval) -> tuple[HiddenPart, ...]:
 
 
 def _content(body: bytes, media_type: str) -> dict[str, Any]:
-    if is_json(media_type.partition(";")[0].strip().lower()):
+    if is_json(media_type):
         with contextlib.suppress(orjson.JSONDecodeError):
             return {"json": orjson.loads(body)}
     with contextlib.suppress(UnicodeDecodeError):

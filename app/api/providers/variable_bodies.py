@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import Request
 
 from app.core.errors import BadRequest, FieldError, InvalidInput
+from app.core.media_types import parse_essence
 from app.formats.utcp.variables import parse_dotenv
 from app.providers.credentials.input_models import NO_NUL
 from app.providers.credentials.model import VariableDraft
@@ -71,7 +72,7 @@ async def _text(request: Request, *, max_bytes: int) -> str:
 
 
 def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return parse_essence(request.headers.get("content-type", ""))
 
 
 def _request_body(name: str, example: Any, text: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from app.api.search.schemas_words import (
     ToolsetScope,
 )
 from app.core.errors import BadRequest, UnsupportedMediaType
+from app.core.media_types import parse_essence
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.registration.request_parser import read_body
 from app.search.words.definition import SynonymSet
@@ -202,7 +203,7 @@ async def import_synonyms(
     and Elasticsearch. Sets that are stored already keep their ids; empty lines and lines that begin with `#`
     are ignored, but an empty body is rejected.
     """
-    media_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
+    media_type = parse_essence(request.headers.get("content-type", MEDIA_TYPE))
     if media_type != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send {MEDIA_TYPE}, not {media_type[:100]!r}.")
     body = await read_body(request, max_bytes=services.settings.max_request_bytes)

@@ -1,7 +1,7 @@
 """Request and response models of `/stats`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Self
 
@@ -93,18 +93,8 @@ class StatsQuery(BaseModel):
 
     def filters(self, visible: CallFilters) -> StatFilters:
         """Return these filters, further limited to the calls that the principal may see (`visible`)."""
-        return StatFilters(
-            tool=self.tool,
-            provider=self.provider,
-            key_id=self.key_id,
-            outcome=self.outcome,
-            error=self.error,
-            interface=self.interface,
-            toolset=self.toolset,
-            source=self.source,
-            providers=visible.providers,
-            tools=visible.tools,
-        )
+        requested = self.model_dump(include={field.name for field in fields(StatFilters)})
+        return StatFilters(**requested, providers=visible.providers, tools=visible.tools)
 
 
 class Counts(BaseModel):

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from app.core import exact_json
+from app.core.media_types import parse_essence
 from app.outbound.framing import SSE_MEDIA_TYPE, StreamEvent
 
 _RESERVED: Final = "gateway-"
@@ -165,7 +166,7 @@ def _one_line(json: bytes) -> bytes:
 
 
 def _as_base64(data: bytes, media_type: str) -> bytes:
-    media = media_type.partition(";")[0].strip().lower() or "application/octet-stream"
+    media = parse_essence(media_type) or "application/octet-stream"
     return exact_json.dumps({"media_type": media, "base64": base64.b64encode(data).decode()})
 
 

@@ -52,6 +52,7 @@ class CallFilters:
 
 
 NEWEST_CALLS: Final = PageRequest("-at")
+# Filters that are compared with the column of their name, in SQL and in streams.
 _EQUAL: Final = (
     "tool", "provider", "key_id", "interface", "toolset", "source", "status", "upstream_status", "safe",
 )  # fmt: skip
@@ -130,21 +131,11 @@ async def get_call(
 
 def matches(row: CallRecord, filters: CallFilters, *, tools: Collection[str] | None) -> bool:
     """Return whether a record matches the filters; `tools` are the names that `filters.tools` selects."""
-    expected = (
-        (filters.tool, row.tool),
-        (filters.provider, row.provider),
-        (filters.key_id, row.key_id),
-        (filters.interface, row.interface),
-        (filters.toolset, row.toolset),
-        (filters.source, row.source),
-        (filters.status, row.status),
-        (filters.upstream_status, row.upstream_status),
-        (filters.safe, row.safe),
-        (filters.outcome, outcome_of(row)),
-        (filters.call_id, row.id),
-    )
+    wanted = {column: getattr(filters, column) for column in _EQUAL}
     return (
-        all(wanted is None or wanted == value for wanted, value in expected)
+        all(value is None or value == getattr(row, column) for column, value in wanted.items())
+        and (filters.outcome is None or filters.outcome == outcome_of(row))
+        and (filters.call_id is None or filters.call_id == row.id)
         and (filters.error is None or filters.error is _is_error(outcome_of(row)))
         and (filters.min_duration_ms is None or row.duration_ms >= filters.min_duration_ms)
         and (filters.since is None or row.at >= filters.since)

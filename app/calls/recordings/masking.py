@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from app.calls.recordings.interactions import RecordedError, RecordedResponse
 from app.core import exact_json
+from app.core.media_types import is_json, is_textual
 from app.core.secret_names import is_secret_name
 from app.core.telemetry.redaction import mask_shapes
 from app.outbound.charsets import charset_of
-from app.outbound.framing import StreamEvent, is_json, is_textual
+from app.outbound.framing import StreamEvent
 from app.protocols.base import BODY_METADATA_HEADERS
 from app.security.masking import MASK, Masker
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from app.calls.context import CallContext
 from app.core import exact_json
+from app.core.media_types import is_json
 from app.formats.json_schema.validator import Violations
-from app.outbound.framing import is_json
 from app.protocols.base import BODY_METADATA_HEADERS, Result
 from app.protocols.responses.reader import MAX_DECODED, NotDecodable, ResponseReader
 from app.protocols.responses.rule import DECODE, VALIDATE, ResponsePreferences

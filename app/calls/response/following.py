@@ -18,7 +18,7 @@ from app.calls.context import CallContext
 from app.catalog.response_options import AllPages
 from app.core import exact_json
 from app.core.errors import GatewayError, UpstreamError
-from app.outbound.framing import is_json
+from app.core.media_types import is_json
 from app.protocols.base import BODY_METADATA_HEADERS, Call, FollowsLinks, Result
 
 PAGES_HEADER: Final = "X-Pages"

@@ -19,8 +19,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from app.core.errors import GatewayError
+from app.core.media_types import is_json, is_textual
 from app.outbound.charsets import charset_of
-from app.outbound.framing import UTF8_JSON_TYPES, StreamEvent, is_json, is_textual
+from app.outbound.framing import UTF8_JSON_TYPES, StreamEvent
 from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Result
 from app.security.response_masking import ResponseMasker, mask_error
 

@@ -15,7 +15,7 @@ from app.core.errors import (
     UpstreamError,
     UpstreamMalformed,
 )
-from app.outbound.framing import is_json
+from app.core.media_types import is_json
 from app.protocols.base import BODY_METADATA_HEADERS, Result
 from app.protocols.requests.output_spec import OutputSpec
 from app.protocols.responses.reader import NotDecodable

@@ -6,8 +6,9 @@ from typing import Final
 import orjson
 
 from app.calls.results.model import Media, ModelResult
+from app.core.media_types import is_json
 from app.outbound.body_text import body_text
-from app.outbound.framing import UTF8_JSON_TYPES, is_json
+from app.outbound.framing import UTF8_JSON_TYPES
 
 MAX_MEDIA_BYTES: Final = 5 << 20
 """Bytes up to which an image, a sound or other binary content is passed on: the limit of most models for an

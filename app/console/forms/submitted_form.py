@@ -9,6 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from app.core.errors import BadRequest, UnsupportedMediaType
+from app.core.media_types import parse_essence
 
 MAX_FIELDS: Final = 5_000
 _URL_ENCODED: Final = "application/x-www-form-urlencoded"
@@ -40,7 +41,7 @@ def check_charset(request: Request) -> None:
 
 
 def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return parse_essence(request.headers.get("content-type", ""))
 
 
 def _decode(body: bytes) -> FormData:

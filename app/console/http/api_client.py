@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Scope
 from app.access.authorise import SESSION_PRINCIPAL, PrincipalSource
 from app.core import exact_json
 from app.core.errors import Forbidden
+from app.core.media_types import parse_essence
 from app.security.principal import Principal
 
 Query = Mapping[str, Any] | Sequence[tuple[str, Any]]
@@ -47,7 +48,7 @@ class ApiResponse:
     @property
     def is_problem(self) -> bool:
         """Whether the body is problem details (RFC 9457)."""
-        return self.headers.get("content-type", "").startswith("application/problem+json")
+        return parse_essence(self.headers.get("content-type", "")) == "application/problem+json"
 
 
 class ApiProblem(Exception):

@@ -31,6 +31,7 @@ from app.console.views.tool_trial import (
 )
 from app.console.views.values import highlighted, json_changes, paragraphs, word_diff
 from app.core import exact_json
+from app.core.media_types import parse_essence
 
 router = PageRouter()
 
@@ -281,7 +282,7 @@ async def _download(page: Page, name: str, trial: Trial) -> Response:
     if not 200 <= response.status < 300:
         raise ApiProblem(response)
     media_type = response.headers.get("content-type", "application/octet-stream")
-    file = download_name(name, media_type.partition(";")[0].strip().lower())
+    file = download_name(name, parse_essence(media_type))
     headers = {
         **PAGE_HEADERS,
         "Content-Disposition": f'attachment; filename="{file}"',

@@ -12,12 +12,12 @@ from typing import Any, Final, Literal
 
 from starlette.datastructures import QueryParams
 
-FILTERS: Final = (
-    "tool", "provider", "key_id", "outcome", "error", "interface", "toolset", "source", "status",
-    "upstream_status", "safe", "min_duration_ms",
-)  # fmt: skip
+from app.api.calls.schemas import CallSelection as RequestedCalls
+from app.api.stats.schemas import StatsQuery
+
+FILTERS: Final = tuple(RequestedCalls.model_fields)
 """The filters that a list, a stream and an export of calls have."""
-STATISTICS_FILTERS: Final = FILTERS[:8]
+STATISTICS_FILTERS: Final = tuple(name for name in FILTERS if name in StatsQuery.model_fields)
 """Those of them that the statistics have, too."""
 PERIODS: Final = ("1h", "24h", "7d", "30d")
 DEFAULT_PERIOD: Final = "24h"

@@ -19,6 +19,7 @@ from app.console.http.api_client import ApiProblem, ApiResponse, path_of
 from app.console.http.page import Page
 from app.console.views.values import highlighted, json_tree, visible
 from app.core import exact_json
+from app.core.media_types import is_json, parse_essence
 from app.core.secret_names import is_secret_name
 
 MAX_SHOWN_BYTES: Final = 200_000
@@ -188,7 +189,7 @@ async def _disconnected(page: Page) -> None:
 
 def _result(page: Page, response: ApiResponse, elapsed: float) -> TrialResult:
     headers, body = response.headers, response.body
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = parse_essence(headers.get("content-type", ""))
     common: dict[str, Any] = {
         "status": response.status,
         "elapsed_ms": elapsed,
@@ -210,7 +211,7 @@ def _shown(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
     """Return how a body is shown: as a tree, as text, or not at all."""
     if not body:
         return {}
-    if (media_type == "application/json" or media_type.endswith("+json")) and len(body) <= MAX_TREE_BYTES:
+    if is_json(media_type) and len(body) <= MAX_TREE_BYTES:
         try:
             value = orjson.loads(body)
         except orjson.JSONDecodeError:

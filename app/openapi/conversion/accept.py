@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from app.core.media_types import may_be_json, parse_essence
 from app.openapi.conversion import media
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -81,5 +82,5 @@ def _rank(given: str) -> int:
     """Return the place of a type: JSON, its relatives, everything else, and ranges last."""
     if "*" in given:
         return 4 if given == _ANYTHING else 3
-    kind = media.base(given)
-    return 0 if kind == "application/json" else 1 if media.is_json(kind) else 2
+    kind = parse_essence(given)
+    return 0 if kind == "application/json" else 1 if may_be_json(kind) else 2

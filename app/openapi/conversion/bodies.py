@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
 from app.openapi.conversion import media
 from app.openapi.conversion.examples import media_type_examples
 from app.openapi.conversion.parameters import Parameter, with_description
@@ -110,7 +111,7 @@ def _read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBod
     if others:
         remarks = (*remarks, f"the body is sent as {body.content_type}")
     body = replace(body, notes=(*body.notes, *remarks))
-    is_json = media.is_json(body.content_type)
+    is_json = may_be_json(body.content_type)
     examples = media_type_examples(document, media_object, body.fragment.schema) if is_json else []
     described = {"description": node.get("description")}
     return replace(body, fragment=with_description(body.fragment, described, examples=examples))
@@ -132,21 +133,21 @@ def _build_body(
 ) -> RequestBody:
     content_type = media.concrete(chosen)
     schema_pointer = f"{pointer}/schema"
-    if media.is_json(content_type):
+    if may_be_json(content_type):
         fragment = document.schemas.fragment(
             media_object.get("schema", True), schema_pointer, mode=Mode.INPUT
         )
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     if media.is_form(content_type):
         return _build_form(document, content_type, media_object, schema_pointer, required=required)
-    if media.is_xml(content_type):
+    if is_xml(content_type):
         return _build_xml_body(
             document, content_type, media_object.get("schema"), schema_pointer, required=required
         )
     if media.is_sequential(content_type) and "itemSchema" in media_object:
         fragment = sequence_fragment(document, media_object, pointer, mode=Mode.INPUT)
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
-    if media.is_textual(content_type):
+    if is_textual(content_type):
         fragment = document.schemas.fragment(
             media_object.get("schema", {"type": "string"}), schema_pointer, mode=Mode.INPUT
         )
@@ -154,7 +155,7 @@ def _build_body(
             bare = {key: value for key, value in fragment.schema.items() if key not in _BYTES_ONLY}
             fragment = replace(fragment, schema=bare)
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
-    schema = {"type": "string", "contentEncoding": "base64", "contentMediaType": media.base(content_type)}
+    schema = {"type": "string", "contentEncoding": "base64", "contentMediaType": parse_essence(content_type)}
     return RequestBody(
         content_type, required, {}, _build_fragment({**schema, "description": _BASE64}), Mode.FILES
     )
@@ -267,7 +268,7 @@ def _encode_part(document: OpenApiDocument, name: str, schema: Any, entry: Json)
         sent = entry["content_type"] or _read_own_type(document, schema) or _FILE
         return {"content_type": sent, "style": None, "explode": None, "file": True}
     sent = (entry["content_type"] or "").split(",")[0].strip()
-    if media.is_xml(sent):
+    if is_xml(sent):
         shape = _shape_xml_part(document, name, schema)
         return {} if shape is None else {"xml": shape}
     if _is_string(document, schema):

@@ -5,15 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
+
 _LEGAL = re.compile(r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}(\s*;[\x20-\x7e]{0,255})?", re.ASCII)
-_TEXTUAL = frozenset(
-    "application/" + name
-    for name in (
-        *("xml", "yaml", "x-yaml", "graphql", "x-ndjson", "ndjson", "jsonl", "json-seq", "javascript"),
-        *("ecmascript", "sql", "sparql-query", "sparql-update", "toml", "jwt", "jose", "x-sh", "csv"),
-        *("n-triples", "n-quads", "trig"),
-    )
-)
 _SEQUENTIAL = frozenset({"text/event-stream"}) | frozenset(
     "application/" + name
     for name in ("jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "ndjson", "x-ndjson", "json-seq")
@@ -47,45 +41,19 @@ def legal(given: Any) -> bool:
     return isinstance(given, str) and _LEGAL.fullmatch(given.strip()) is not None
 
 
-def base(given: str) -> str:
-    """Return the media type without parameters, in lower case."""
-    return given.partition(";")[0].strip().lower()
-
-
-def is_json(given: str) -> bool:
-    """Return whether the type is JSON (`application/json`, `text/json`, `*+json` of RFC 6839), or a range
-    that includes it: `*/*`, `application/*`.
-    """
-    media = base(given)
-    return media in {"application/json", "text/json", "*/*", "application/*"} or media.endswith("+json")
-
-
-def is_xml(given: str) -> bool:
-    """Return whether the type is XML of any name, which arguments contain as text."""
-    return base(given).endswith(("/xml", "+xml"))
-
-
-def is_textual(given: str) -> bool:
-    """Return whether bodies of the type are text, but neither JSON nor a form."""
-    media = base(given)
-    if media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL:
-        return True
-    return is_sequential(media)
-
-
 def may_be_text(given: str) -> bool:
     """Return whether a document that says only `type: string` for the type can mean text
     (`application/sdp`).
     """
-    media = base(given)
-    return media.startswith("application/") and not is_json(media) and media not in _BYTES
+    media = parse_essence(given)
+    return media.startswith("application/") and not may_be_json(media) and media not in _BYTES
 
 
 def is_sequential(given: str) -> bool:
     """Return whether bodies of the type are a sequence of items without anything around it (OAS 3.2): JSON
     lines, JSON text sequences (RFC 7464), server-sent events.
     """
-    media = base(given)
+    media = parse_essence(given)
     return media in _SEQUENTIAL or media.endswith("+json-seq")
 
 
@@ -93,13 +61,13 @@ def is_form(given: str) -> bool:
     """Return whether bodies of the type consist of fields: `application/x-www-form-urlencoded`,
     `multipart/...`.
     """
-    media = base(given)
+    media = parse_essence(given)
     return media == "application/x-www-form-urlencoded" or media.startswith("multipart/")
 
 
 def concrete(given: str) -> str:
     """Return the type to send for a type or a range of types."""
-    media = base(given)
+    media = parse_essence(given)
     if media in _CONCRETE:
         return _CONCRETE[media]
     if "*" in media:
@@ -127,10 +95,10 @@ def preferred(offered: Iterable[Any]) -> str | None:
 
 
 def _rank(given: str) -> int:
-    media = base(given)
+    media = parse_essence(given)
     if media == "application/json":
         return 0
-    if is_json(media):
+    if may_be_json(media):
         return 2 if "*" in media else 1
     if media == "application/x-www-form-urlencoded":
         return 3

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.core import exact_json
+from app.core.media_types import is_xml, may_be_json, parse_essence
 from app.openapi.conversion import media
 from app.openapi.conversion.examples import media_type_examples
 from app.openapi.conversion.parameters import with_description
@@ -112,7 +113,7 @@ def _read_other_form(
     if not outputs.schema:
         return None
     form: Json = {"content_type": chosen, "schema": outputs.schema}
-    if media.is_xml(chosen):
+    if is_xml(chosen):
         shape = xml_shape(document, schema)
         if shape is None or len(exact_json.dumps(shape)) > budget:
             return None
@@ -138,8 +139,8 @@ def _find_described_form(
 
 
 def _is_decoded(media_type: str) -> bool:
-    kind = media.base(media_type)
-    return media.is_xml(kind) or kind in ("application/x-www-form-urlencoded", "text/plain")
+    kind = parse_essence(media_type)
+    return is_xml(kind) or kind in ("application/x-www-form-urlencoded", "text/plain")
 
 
 def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> Fragment | None:
@@ -151,7 +152,7 @@ def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces:
         return None
     if document.version == "2.0":
         listed = produces if isinstance(produces, list) else []
-        is_json = not listed or any(media.legal(one) and media.is_json(one) for one in listed)
+        is_json = not listed or any(media.legal(one) and may_be_json(one) for one in listed)
         schema = node.get("schema") if is_json else None
         return (
             None
@@ -162,20 +163,20 @@ def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces:
     if not isinstance(content, dict):
         return None
     chosen = media.preferred(content)
-    if chosen is None or not media.is_json(chosen):
+    if chosen is None or not may_be_json(chosen):
         chosen = next((one for one in content if media.legal(one) and media.is_sequential(one)), None)
     if chosen is None:
         return _build_text_fragment(document, content, pointer)
     resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
     media_object = resolved.node if isinstance(resolved.node, dict) else {}
-    if "itemSchema" in media_object and not media.is_json(chosen):
+    if "itemSchema" in media_object and not may_be_json(chosen):
         return sequence_fragment(document, media_object, resolved.pointer, mode=Mode.OUTPUT)
-    if media_object.get("schema") is None or not (media.is_json(chosen) or document.version == "3.2"):
+    if media_object.get("schema") is None or not (may_be_json(chosen) or document.version == "3.2"):
         return None
     fragment = document.schemas.fragment(
         media_object["schema"], f"{resolved.pointer}/schema", mode=Mode.OUTPUT
     )
-    examples = media_type_examples(document, media_object, fragment.schema) if media.is_json(chosen) else []
+    examples = media_type_examples(document, media_object, fragment.schema) if may_be_json(chosen) else []
     return with_description(fragment, {}, examples=examples)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.openapi.conversion import media
+from app.core.media_types import is_textual, may_be_json, parse_essence
 from app.openapi.conversion.part_headers import with_part_headers
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -41,7 +41,7 @@ def read_positional_form(
 ) -> PositionalForm | None:
     """Return the list of parts of a multipart body; None where its parts have names."""
     schema = _resolve(document, media_object.get("schema"))
-    listed = _is_list(schema) and media.base(content_type) != _FORM_DATA
+    listed = _is_list(schema) and parse_essence(content_type) != _FORM_DATA
     if not listed and not any(key in media_object for key in _POSITIONAL):
         return None
     if "itemSchema" in media_object:
@@ -96,7 +96,7 @@ def _read_part(
             "item_encoding": nested.item_encoding,
         }
         return nested.schema, entry
-    textual = media.is_textual(content_type) or (content_type != "" and media.is_json(content_type))
+    textual = is_textual(content_type) or (content_type != "" and may_be_json(content_type))
     if not textual and not _DESCRIBING & resolved.keys():
         # OAS 3.2, Encoding Object: without a type, the default is application/octet-stream.
         schema = {**resolved, "type": "string", "format": "binary"}

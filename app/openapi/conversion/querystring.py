@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.openapi.conversion import media
+from app.core.media_types import parse_essence
 from app.openapi.conversion.bodies import field_encoding
 from app.openapi.conversion.parameters import Parameter, read_parameter_content
 from app.openapi.reading.document import OpenApiDocument
@@ -23,7 +23,7 @@ def read_querystring(
     whole = next((one for one in parameters if one.location == "querystring"), None)
     if whole is None:
         return list(parameters)
-    is_form = whole.content_type is not None and media.base(whole.content_type) == _FORM
+    is_form = whole.content_type is not None and parse_essence(whole.content_type) == _FORM
     kept: list[Parameter] = []
     for parameter in parameters:
         if parameter is whole:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from app.core import exact_json
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
 from app.core.text import pointer
 from app.formats.utcp.headers import HEADER_NAME
 from app.formats.utcp.percent import escape_form, escape_reserved, json_text
@@ -14,9 +15,6 @@ from app.protocols.requests.contents import (
     check_media_type,
     decode_base64,
     encode_text,
-    essence,
-    is_textual,
-    is_xml,
     xml_encoder,
 )
 from app.protocols.requests.form_parts import (
@@ -29,7 +27,7 @@ from app.protocols.requests.form_parts import (
 )
 from app.protocols.requests.multipart import multipart
 from app.protocols.requests.sequences import sequence_encoder
-from app.protocols.requests.styles import form_pairs, is_json
+from app.protocols.requests.styles import form_pairs
 from app.protocols.requests.templates import BodySpec, EncodingSpec
 
 # The bytes of a body, and its Content-Type header (a multipart boundary is generated for each call).
@@ -52,10 +50,10 @@ def body_encoder(spec: BodySpec, *, raw_text: bool = False, at: str = "/body") -
     header = spec.content_type.strip()
     check_media_type(header, "/content_type")
     _check_fields(spec.encoding)
-    media = essence(header)
+    media = parse_essence(header)
     if media in _DEFAULT_TYPES:
         header = media = _DEFAULT_TYPES[media]
-    if is_json(media):
+    if may_be_json(media):
         return lambda value: (exact_json.dumps(value, surrogates="refuse"), header)
     if media == "application/x-www-form-urlencoded":
         return lambda value: (_urlencoded(value, spec.encoding, at), header)
@@ -116,7 +114,7 @@ def _urlencoded(value: Any, encoding: Mapping[str, EncodingSpec], at: str) -> by
         spec = encoding.get(name, FORM_STYLE)
         encode_value = escape_reserved if spec.allow_reserved else escape_form
         key = escape_form(name)
-        if spec.content_type is not None and spec.style is None and is_json(spec.content_type):
+        if spec.content_type is not None and spec.style is None and may_be_json(spec.content_type):
             pairs += [] if member is None else [f"{key}={encode_value(json_text(member))}"]
         elif isinstance(member, dict) and spec.style is None:
             # OAS 3.0, section 4.8.14.3: complex members are stringified without a style.

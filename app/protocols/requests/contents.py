@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.media_types import is_xml, parse_essence
 from app.formats.utcp.percent import scalar
 from app.formats.xml.shape import XmlShape
 from app.formats.xml.writer import xml_document
@@ -15,14 +16,6 @@ from app.formats.xml.writer import xml_document
 MEDIA_TYPE: Final = re.compile(
     r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}([ \t]*;[\x20-\x7e]{0,255})?", re.ASCII
 )
-_TEXT_TYPES: Final = frozenset({
-    "application/xml", "application/yaml", "application/x-yaml", "application/graphql",
-    "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq",
-    "application/x-jsonl", "application/jsonlines", "application/x-jsonlines",
-    "application/javascript", "application/ecmascript", "application/sql", "application/sparql-query",
-    "application/sparql-update", "application/toml", "application/jwt", "application/jose",
-    "application/x-sh", "application/csv", "application/n-triples", "application/n-quads", "application/trig",
-})  # fmt: skip
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 _DATA_URL: Final = re.compile(r"data:[^,]{0,255};base64,")
 
@@ -32,21 +25,6 @@ def check_media_type(media_type: str, at: str) -> None:
     if not MEDIA_TYPE.fullmatch(media_type):
         raise InvalidInput("The content type cannot be sent", errors=[FieldError(at, "See RFC 9110, 8.3.1.")])
     charset_of(media_type)
-
-
-def essence(media_type: str) -> str:
-    """Return a media type without its parameters, in lower case."""
-    return media_type.partition(";")[0].strip().lower()
-
-
-def is_textual(media: str) -> bool:
-    """Return whether bodies of a media type are text: `text/*`, XML, YAML, GraphQL, JSON lines and so on."""
-    return media.startswith("text/") or media.endswith(("+xml", "+yaml", "+json-seq")) or media in _TEXT_TYPES
-
-
-def is_xml(media: str) -> bool:
-    """Return whether a media type is XML of any name: `application/xml`, `text/xml`, `image/svg+xml`."""
-    return media.endswith(("/xml", "+xml"))
 
 
 def charset_of(header: str) -> str:
@@ -80,7 +58,7 @@ def xml_encoder(shape: XmlShape, media_type: str, at: str) -> Callable[[Any, str
     It takes a value and its pointer; `at` is the pointer of the argument.
     """
     root, charset = shape.compiled(), charset_of(media_type)
-    media = essence(media_type)
+    media = parse_essence(media_type)
 
     def encode(value: Any, where: str = at) -> bytes:
         if isinstance(value, str):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.core import exact_json
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
 from app.core.text import pointer
 from app.formats.utcp.headers import header_value
 from app.formats.utcp.percent import scalar
@@ -20,13 +21,10 @@ from app.protocols.requests.contents import (
     data_url_type,
     decode_base64,
     encode_text,
-    essence,
-    is_textual,
-    is_xml,
     xml_encoder,
 )
 from app.protocols.requests.multipart import Part, multipart
-from app.protocols.requests.styles import form_pairs, is_json
+from app.protocols.requests.styles import form_pairs
 from app.protocols.requests.templates import BodySpec, EncodingSpec
 
 FORM_STYLE: Final = EncodingSpec()
@@ -63,7 +61,7 @@ def positional_parts(value: Any, spec: BodySpec | EncodingSpec, at: str) -> list
         one = prefix[index] if index < len(prefix) else spec.item_encoding or FORM_STYLE
         where = pointer(at, index)
         if has_positions(one):
-            media = essence(one.content_type or "") or _MIXED
+            media = parse_essence(one.content_type or "") or _MIXED
             parts.append(Part(None, *multipart(positional_parts(item, one, where), media=media)))
         else:
             part = _part("", item, one, where)
@@ -80,7 +78,7 @@ def field_parts(name: str, value: Any, spec: EncodingSpec, at: str) -> list[Part
     """Return the parts of one field; raise InvalidArguments with pointers at or below `at`."""
     if value is None:
         return []
-    if not isinstance(value, list) or (not spec.file and is_json(spec.content_type or "")):
+    if not isinstance(value, list) or (not spec.file and may_be_json(spec.content_type or "")):
         return [_part(name, value, spec, at)]
     if spec.style is not None and spec.explode is False:
         pairs = form_pairs(value, name="", style=spec.style, explode=False, escape=str, at=at)
@@ -102,11 +100,11 @@ def _part(name: str, value: Any, spec: EncodingSpec, at: str) -> Part:
                 name, exact_json.dumps(value, surrogates="refuse"), "application/json", headers=headers
             )
         return Part(name, scalar(value).encode(), headers=headers)
-    if is_json(media):
+    if may_be_json(media):
         return Part(name, exact_json.dumps(value, surrogates="refuse"), media, headers=headers)
-    if spec.xml is not None and is_xml(essence(media)):
+    if spec.xml is not None and is_xml(media):
         return Part(name, xml_encoder(spec.xml, media, at)(value, at), media, headers=headers)
-    if spec.text or is_textual(essence(media)):
+    if spec.text or is_textual(media):
         return Part(name, encode_text(value, charset_of(media), media, at), media, headers=headers)
     return _file(name, value, spec, media=media, at=at)
 
@@ -185,14 +183,14 @@ def _is_sendable(media_type: str) -> bool:
         check_media_type(media_type, "")
     except InvalidInput:
         return False
-    return "*" not in essence(media_type)
+    return "*" not in parse_essence(media_type)
 
 
 def _is_declared(chosen: str, spec: EncodingSpec) -> bool:
     if not spec.file or spec.content_type is None:
         return True
-    media = essence(chosen)
-    for one in map(essence, spec.content_type.split(",")):
+    media = parse_essence(chosen)
+    for one in map(parse_essence, spec.content_type.split(",")):
         # Bytes of any type are the default, and what documents write for files that they do not restrict.
         if one in (media, _BYTES, "*/*") or (one.endswith("/*") and media.startswith(one[:-1])):
             return True

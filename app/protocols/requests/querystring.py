@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from app.core.media_types import parse_essence
 from app.core.text import pointer
 from app.formats.utcp.percent import escape
 from app.protocols.requests.bodies import body_encoder
@@ -18,7 +19,7 @@ def querystring_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
     A form is a query string as it is; the text of any other content type is percent-encoded.
     """
     at, media = pointer("", spec.input), spec.content_type or _FORM
-    if media.partition(";")[0].strip().lower() != _FORM:
+    if parse_essence(media) != _FORM:
         return lambda value: escape(content_text(value, media, at=at))
     form = body_encoder(BodySpec(content_type=_FORM, encoding=spec.encoding), at=at)
     return lambda value: form(value)[0].decode("ascii")

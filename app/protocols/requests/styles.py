@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments
+from app.core.media_types import may_be_json
 from app.core.text import pointer
 from app.formats.utcp.headers import COOKIE_NAME, header_value
 from app.formats.utcp.percent import (
@@ -234,7 +235,7 @@ def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = F
 
     Raises InvalidArguments with the pointer `at` for an object or list of another type.
     """
-    if is_json(content_type):
+    if may_be_json(content_type):
         text = json_text(value)
         return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if ascii_only else text
     if isinstance(value, (dict, list)):
@@ -242,12 +243,6 @@ def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = F
             f"{content_type} must be text", errors=[FieldError(at, "Give a string.", "string")]
         )
     return scalar(value)
-
-
-def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON: `application/json`, `*+json` (RFC 6839), `*/*` and so on."""
-    media = content_type.partition(";")[0].strip().lower()
-    return media in ("application/json", "text/json", "*/*", "application/*") or media.endswith("+json")
 
 
 def _matrix(value: Any, name: str, *, explode: bool, escape: Escape) -> str:

@@ -8,11 +8,11 @@ from urllib.parse import parse_qsl
 import orjson
 
 from app.core.errors import InvalidInput
+from app.core.media_types import is_json, is_xml, parse_essence
 from app.formats.json_schema.validator import OutputValidator, Violations
 from app.formats.xml.parser import parse_xml
 from app.formats.xml.shape import CompiledXmlNode, XmlShape
 from app.outbound.charsets import charset_of, decode_text
-from app.outbound.framing import is_json
 from app.protocols.requests.templates import ResponseSpec
 from app.protocols.responses.response_schema import ResponseSchema
 from app.protocols.responses.xml_values import xml_value
@@ -69,12 +69,12 @@ class ResponseReader:
         JSON is parsed. XML, forms and text become values of the types in the schema, as far as their texts
         are written as such; lines of JSON become a list.
         """
-        media = media_type.partition(";")[0].strip().lower()
+        media = parse_essence(media_type)
         charset = charset_of(media_type)
         try:
             if is_json(media):
                 return orjson.loads(body if charset in _UTF8 else decode_text(body, str(charset)))
-            if media.endswith(("/xml", "+xml")):
+            if is_xml(media):
                 return self._xml_value(body, charset)
             if media == _FORM:
                 return self._form_value(decode_text(body, charset or "utf-8"))

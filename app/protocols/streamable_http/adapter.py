@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from app.core.media_types import is_json
 from app.formats.utcp.call_template import compile_template
-from app.outbound.framing import JSON_LINES_MEDIA_TYPES, is_json, parse_events
+from app.outbound.framing import JSON_LINES_MEDIA_TYPES, parse_events
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, ProgressListener, Result
 from app.protocols.requests.plan_compiler import ArgumentPlan, compile_plan

@@ -29,7 +29,7 @@ from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.protocols.base import Adapter, Call, Discovered, Redirected
 from app.protocols.call_templates import protocol_of
-from app.protocols.registry import Adapters
+from app.protocols.registry import Adapters, describe_missing_package
 from app.providers.registration.blocked_destinations import explained
 from app.providers.registration.content_codings import document_text
 from app.providers.registration.redirects import (
@@ -135,8 +135,10 @@ class Fetcher:
         """Return the adapter of the template's protocol; raise InvalidInput where there is none."""
         protocol = protocol_of(template)
         if protocol not in self.adapters:
-            sentence = f"The protocol {protocol} is not served by this gateway."
-            problem = FieldError("/call_template_type", sentence, expected=sorted(self.adapters))
+            missing_package = describe_missing_package(protocol)
+            sentence = missing_package or f"The protocol {protocol} is not served by this gateway."
+            expected = None if missing_package else sorted(self.adapters)
+            problem = FieldError("/call_template_type", sentence, expected=expected)
             raise InvalidInput(sentence, errors=[problem])
         return self.adapters[protocol]
 

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from app.core.errors import FieldError, InvalidDocument
+from app.core.media_types import parse_essence
 from app.openapi.reading.load import decoded
 
 MAX_URLS: Final = 10
@@ -43,7 +44,7 @@ def is_html(body: bytes, *, media_type: str = "") -> bool:
     start = body[:4096].removeprefix(b"\xef\xbb\xbf")
     if _HTML.match(start):
         return True
-    essence = media_type.partition(";")[0].strip().lower()
+    essence = parse_essence(media_type)
     return essence in {"text/html", "application/xhtml+xml"} and start.lstrip()[:1] == b"<"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from app.core.errors import GatewayError, UnsetVariable
+from app.formats.json_schema.compare import Effect
 from app.openapi.assessment.slim import SlimmedTool
 from app.openapi.report import SourceReport
 from app.protocols.registry import DEFAULT
@@ -25,12 +26,12 @@ from app.providers.credentials.model import (
     compile_security,
     security_json,
 )
-from app.providers.registration.difference import ToolDifference
 from app.storage.models import Credential, Provider, Revision, Tool
 
 SourceKind = Literal["document", "manual", "template", "tools"]
 SourceFormat = Literal["openapi", "manual", "export", "toolclad"]
 ProviderKind = Literal["openapi", "manual", "custom"]
+Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
 
 BREAKING: Final = "breaking"
 COMPATIBLE: Final = "compatible"
@@ -340,6 +341,27 @@ class RegistrationPlan:
     def origins(self) -> tuple[str, ...]:
         """The distinct origins of the tools, in order of first use."""
         return tuple(dict.fromkeys(tool.origin for tool in self.parsed.tools if tool.origin))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDifference:
+    """One difference: its aspect, effect, pointer (RFC 6901, into that aspect), and a sentence about it."""
+
+    aspect: Aspect
+    effect: Effect
+    breaking: bool
+    detail: str
+    pointer: str = ""
+
+    def to_json(self) -> Json:
+        """Return the difference as JSON for a response."""
+        return {
+            "aspect": self.aspect,
+            "effect": self.effect,
+            "breaking": self.breaking,
+            "pointer": self.pointer,
+            "detail": self.detail,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from app.providers.registration.approval_requirements import (
     keep_requirements,
     require_of_others,
 )
+from app.providers.registration.changes import compare
 from app.providers.registration.context import ImportContext
 from app.providers.registration.destinations import CONFIRMED_BASE_URL, list_confirmed_origins
-from app.providers.registration.diff import compare
 from app.providers.registration.header_inputs import find_lost_header_inputs
 from app.providers.registration.model import (
     ParsedSource,

@@ -23,6 +23,7 @@ from app.core.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
+from app.core.media_types import is_json, parse_essence
 from app.core.resource_names import PROVIDER_NAME
 from app.core.text import pointer
 from app.formats.archive import is_archive, may_be_packed, pack
@@ -97,11 +98,11 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     Raises BadRequest, InvalidInput, TooLarge and UnsupportedMediaType.
     """
     media_type = request.headers.get("content-type", "")
-    essence = media_type.partition(";")[0].strip().lower()
+    essence = parse_essence(media_type)
     if essence == "multipart/form-data":
         return RegistrationBatch((await _read_multipart(request, name=name, max_bytes=max_bytes),))
-    is_json = essence == "application/json" or essence.endswith("+json")
-    if not is_json and essence not in _OTHERS and not essence.endswith("+yaml"):
+    sent_json = is_json(essence)
+    if not sent_json and essence not in _OTHERS and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
             f"Send JSON, YAML, TOML, a zip archive or multipart/form-data, not {essence[:100]!r}."
         )
@@ -110,14 +111,14 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
         return _build_single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
-    if essence in TOML_TYPES or (not is_json and is_manifest(body)):
+    if essence in TOML_TYPES or (not sent_json and is_manifest(body)):
         return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
         return _build_single(name, RegistrationSource("document", body, media_type))
     try:
-        raw = await _parse_value(body, is_json=is_json, media_type=essence)
+        raw = await _parse_value(body, sent_json=sent_json, media_type=essence)
     except (BadRequest, InvalidInput, TooLarge):
-        if is_json and body.lstrip()[:1] in {b"{", b"["}:
+        if sent_json and body.lstrip()[:1] in {b"{", b"["}:
             raise
         reject_other_formats(None, body)
         if not sniff(body):
@@ -154,15 +155,15 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
 
 async def read_json(request: Request, *, max_bytes: int) -> Any:
     """Return a JSON body of another kind than a registration; raise as `read_request` does."""
-    essence = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if essence != "application/json" and not essence.endswith("+json"):
+    essence = parse_essence(request.headers.get("content-type", "application/json"))
+    if not is_json(essence):
         raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
-    return await _parse_value(body, is_json=True, media_type=essence)
+    return await _parse_value(body, sent_json=True, media_type=essence)
 
 
-async def _parse_value(body: bytes, *, is_json: bool, media_type: str) -> Any:
-    if not is_json:
+async def _parse_value(body: bytes, *, sent_json: bool, media_type: str) -> Any:
+    if not sent_json:
         return await parse_document(body, media_type=media_type)
     if len(body) < MAX_BYTES_ON_LOOP:
         return parse_json(body)

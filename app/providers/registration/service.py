@@ -34,9 +34,9 @@ from app.providers.credentials.permissions import RegistrationPermissions, permi
 from app.providers.credentials.sealing import merged_variables, new_variable
 from app.providers.registration.approval_requirements import keep_requirements
 from app.providers.registration.blocked_destinations import warn_of_blocked_destinations
+from app.providers.registration.changes import change_kind
 from app.providers.registration.context import ImportContext
 from app.providers.registration.destinations import holds_secrets
-from app.providers.registration.diff import change_kind
 from app.providers.registration.egress_check import reject_unusable_egress
 from app.providers.registration.from_manual import joined
 from app.providers.registration.model import (

@@ -1,6 +1,6 @@
 """Search by meaning: vectors of tools, encoded in the background, and of queries (the extra `semantic`).
 
-A process beside the workers (`encoding_process.py`) builds the model, encodes the texts of all tools, stores
+A process beside the workers (`encoding_process.py`) loads the model, encodes the texts of all tools, stores
 the vectors in PostgreSQL and writes them to one file of the data directory, which all workers map into
 memory. A worker encodes queries only. Without a model, all of it is off.
 """

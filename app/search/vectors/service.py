@@ -193,7 +193,7 @@ class SearchVectors:
             return "unavailable", error.detail
         if self._source is None:
             return "off", "no model is installed (docs/search.md)"
-        missing = missing_libraries(self._source)
+        missing = missing_libraries()
         if missing:
             return "unavailable", f"not installed: {', '.join(missing)} (the extra `semantic`)"
         try:
@@ -207,7 +207,7 @@ class SearchVectors:
         assert self._folder is not None  # noqa: S101 - `start` has checked it.
         status = await asyncio.to_thread(read_status, self._folder.status)
         if self._encoder is None:
-            await self._load(self._folder.graph, self._load_encoder)
+            await self._load(self._folder.source.graph, self._load_encoder)
         await self._load(self._folder.vectors, self._load_file)
         # The process writes the status after the file, so that what it counts is in memory now.
         self._file_status = status
@@ -228,7 +228,7 @@ class SearchVectors:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from app.search.vectors.encoder import TextEncoder  # noqa: PLC0415
 
-        self._encoder = TextEncoder(folder.graph, folder.source.tokenizer)
+        self._encoder = TextEncoder(folder.source.graph, folder.source.tokenizer)
 
     def _load_file(self, folder: VectorFolder) -> None:
         from app.search.vectors.vector_file import VectorFile  # noqa: PLC0415

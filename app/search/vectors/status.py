@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 VectorState = Literal["off", "unavailable", "starting", "encoding", "ready"]
 """off: SEMANTIC_SEARCH is false, or no model is installed; unavailable: the model cannot be used (the log
-says why); starting: it is being built or loaded; encoding: some tools have no vectors yet; ready: all have.
+says why); starting: it is being loaded; encoding: some tools have no vectors yet; ready: all have.
 """
 
 

@@ -12,11 +12,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from app.access.authorise import public_route
 from app.core.errors import not_found
+from app.core.media_types import choose_media_type
 from app.core.schemas import problem_responses
 from app.core.suggestions import closest
 from app.security.scopes import SCOPES
 from app.server.problems.catalogue import ProblemType, problem_types
-from app.server.reference_pages.negotiation import preferred
 from app.server.reference_pages.render import (
     problem_html,
     problem_markdown,
@@ -205,7 +205,7 @@ def _represented(
     accept: str | None, *, html: Callable[[], str], markdown: Callable[[], str], value: Callable[[], Any]
 ) -> Response:
     """Return the representation that the client prefers; JSON of `value` where it does not say."""
-    match preferred(accept or "*/*", (_JSON, _HTML, _MARKDOWN)):
+    match choose_media_type(accept or "*/*", (_JSON, _HTML, _MARKDOWN)):
         case "text/html":
             return HTMLResponse(html(), headers=_HTML_HEADERS)
         case "text/markdown":

@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx2
 import pytest
+import utcp_gateway_webrtc
 
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 from tests.protocols.toy.upstream import Upstream, listening
@@ -139,11 +141,12 @@ def test_entry_point_that_is_no_record_ends_the_start(tmp_path: Path) -> None:
     assert "The entry point wrong of utcp_gateway.protocols is not a ProtocolRecord." in done.stderr
 
 
-def test_the_package_imports_one_module_of_the_gateway() -> None:
+@for_each("folder", [PACKAGES / "toy_protocol", Path(utcp_gateway_webrtc.__file__).parent])
+def test_packages_import_one_module_of_the_gateway(folder: Path) -> None:
     imported = {
-        f"{path.name}: {node.module}"
-        for path in sorted(PACKAGES.glob("toy_protocol/*.py"))
+        str(node.module)
+        for path in sorted(folder.glob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "app"
     }
-    assert imported == {f"{name}: app.protocols.extension" for name in ("adapter.py", "record.py")}
+    assert imported == {"app.protocols.extension"}

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.harness.gateway import RunningGateway, serve
-from tests.harness.semantic_models import installed_model, slow_graph, write_model
+from tests.harness.semantic_models import built_model, slow_graph, write_model
 from tests.harness.servers import Pair
 
 OPERATIONS = {
@@ -92,7 +92,7 @@ def encoding_processes(gateway: RunningGateway) -> list[int]:
 
 def test_paraphrases_find_their_tool_on_every_worker(servers: Pair, tmp_path: Path) -> None:
     settings = {
-        "PYTHONPATH": str(installed_model()), "DATA_DIR": str(tmp_path / "data"), "SEMANTIC_QUERY_TIMEOUT": "5",
+        "SEMANTIC_MODEL_DIR": str(built_model()), "DATA_DIR": str(tmp_path / "data"), "SEMANTIC_QUERY_TIMEOUT": "5",
     }  # fmt: skip
     with serve(servers, tmp_path, workers=2, **settings) as gateway:
         register(gateway, "shop", OPERATIONS)

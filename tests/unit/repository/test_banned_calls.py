@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("app", "tests", "benchmarks", "examples", "scripts", "migrations", "packages/python")
+FOLDERS = ("app", "tests", "benchmarks", "examples", "scripts", "migrations", "packages")
 
 
 def _list_uses(source: str) -> Iterator[int]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 # What is tested beside the packages of app/: `repository` is the source itself, `harness` is tests/harness.
-OTHER = {"benchmarks", "deployment", "examples", "harness", "repository"}
+OTHER = {"benchmarks", "deployment", "examples", "harness", "packages", "repository"}
 
 
 def test_folders_of_unit_tests_are_packages_of_the_application():

@@ -18,7 +18,7 @@ OF_LIBRARIES = {
         "ice._local_candidates_end",
         "ice._local_candidates_start",
     },
-    "tests/protocols/test_webrtc.py": {"channel.transport._remote_max_message_size"},
+    "tests/protocols/packages/test_webrtc.py": {"channel.transport._remote_max_message_size"},
 }
 # Theirs is no parameter yet: a line may leave this list, and none may come.
 LEFT = {

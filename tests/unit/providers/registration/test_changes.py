@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from app.providers.credentials.model import CredentialSlot
-from app.providers.registration.diff import compare
+from app.providers.registration.changes import compare
 from app.providers.registration.model import PendingDefinitions
 from tests.unit.providers.registration.documents import API, API_KEY, parsed_document
 

@@ -18,9 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from app.search.vectors.recipe import RECIPE
-
 _OPSET: Final = 20
+_VERSION: Final = "bert-int8-1"
 _WEIGHT_MAX: Final = 63
 _WORD_MAX: Final = 127
 _MASKED: Final = -10_000.0
@@ -109,7 +108,7 @@ class _Graph:
         model = helper.make_model(
             graph,
             producer_name="utcp-gateway",
-            producer_version=RECIPE,
+            producer_version=_VERSION,
             opset_imports=[helper.make_opsetid("", _OPSET)],
             ir_version=9,
         )

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from aioice.ice import get_host_addresses
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
-
-from app.core.deadlines import Deadline, timer_queue
-from app.core.errors import (
+from app.protocols.extension import (
     BlockedAddress,
+    Deadline,
     GatewayError,
+    Network,
     ResponseTooLarge,
     UpstreamMalformed,
     UpstreamTimeout,
     UpstreamUnreachable,
+    timer_queue,
 )
-from app.outbound.network import Network
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
 """Bytes of a message that a peer may send, as its library enforces, too (RFC 8841 section 6)."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
+from utcp_gateway_webrtc.adapter import WebrtcAdapter
+from utcp_gateway_webrtc.connection import MAX_MESSAGE_BYTES
 from websockets.asyncio.server import ServerConnection
 
 from app.core.errors import (
@@ -28,8 +30,6 @@ from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext
 from app.protocols.manuals import read_manual
-from app.protocols.webrtc.adapter import WebrtcAdapter
-from app.protocols.webrtc.connection import MAX_MESSAGE_BYTES
 from app.security.secret import Secret
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, read_response

@@ -12,29 +12,37 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from app.core import exact_json
-from app.core.errors import (
+from app.protocols.extension import (
+    JSON,
+    AdapterContext,
+    Call,
+    Discovered,
     FieldError,
     InvalidInput,
+    Result,
+    StreamEvent,
+    UnknownEffects,
     UpstreamError,
     UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamUnauthorized,
+    attach,
+    check_size,
+    compile_template,
+    describe_headers,
+    event_result,
+    exact_json,
+    map_encoding_errors,
+    sanitize_error_body,
+    value_result,
 )
-from app.formats.utcp.call_template import compile_template
-from app.outbound.attach import attach
-from app.outbound.error_bodies import sanitize_error_body
-from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
-from app.protocols.shared.described import describe_headers
-from app.protocols.shared.effects import UnknownEffects
-from app.protocols.shared.messages import map_encoding_errors
-from app.protocols.shared.results import JSON, check_size, event_result, value_result
-from app.protocols.webrtc.channel_pool import ChannelPool, PeerChannel, PendingCall
-from app.protocols.webrtc.connection import Peer
-from app.protocols.webrtc.record import origin_of
-from app.protocols.webrtc.signalling import Signalling, signalling_url
-from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate
+
+from utcp_gateway_webrtc.channel_pool import ChannelPool, PeerChannel, PendingCall
+from utcp_gateway_webrtc.connection import Peer
+from utcp_gateway_webrtc.record import origin_of
+from utcp_gateway_webrtc.signalling import Signalling, signalling_url
+from utcp_gateway_webrtc.template import WebrtcTarget, WebrtcTemplate
 
 _ERROR_BODY: Final = 64 << 10
 

@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+from app.protocols.extension import CallTemplate, Headers
 from pydantic import Field, field_validator
-
-from app.formats.utcp.call_template import CallTemplate
-from app.outbound.attach import Headers
 
 
 class WebrtcTemplate(CallTemplate):

@@ -1,9 +1,15 @@
 """UTCP 0.x's `webrtc`: messages on a data channel."""
 
-from app.formats.utcp.paths import HTTP_SCHEMES, compile_url
-from app.protocols.record import DirectMode, Fields, ProtocolRecord
-from app.protocols.shared.origins import WEBSOCKET_SCHEMES
-from app.protocols.webrtc.template import WebrtcTemplate
+from app.protocols.extension import (
+    HTTP_SCHEMES,
+    WEBSOCKET_SCHEMES,
+    DirectMode,
+    Fields,
+    ProtocolRecord,
+    compile_url,
+)
+
+from utcp_gateway_webrtc.template import WebrtcTemplate
 
 
 def origin_of(fields: Fields) -> str:
@@ -22,9 +28,7 @@ def _address(fields: Fields) -> str:
 PROTOCOL = ProtocolRecord(
     name="webrtc",
     template=WebrtcTemplate,
-    adapter="app.protocols.webrtc.adapter:WebrtcAdapter",
-    extra="webrtc",
-    libraries=("aiortc", "websockets"),
+    adapter="utcp_gateway_webrtc.adapter:WebrtcAdapter",
     origin=origin_of,
     address=_address,
     inherits_template=True,

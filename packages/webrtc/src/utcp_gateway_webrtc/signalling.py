@@ -13,24 +13,28 @@ from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 import orjson
-
-from app.core import exact_json
-from app.core.errors import (
+from app.protocols.extension import (
+    AdapterContext,
+    Call,
     FieldError,
     GatewayError,
+    Headers,
+    HttpBasedAdapter,
     InvalidInput,
+    PreparedRequest,
+    Upgrade,
     UpstreamError,
     UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
+    WebSocket,
+    attach,
+    exact_json,
+    sanitize_error_body,
+    sign_upgrade,
 )
-from app.outbound.attach import Headers, attach, sign_upgrade
-from app.outbound.error_bodies import sanitize_error_body
-from app.protocols.base import AdapterContext, Call
-from app.protocols.requests.plan_compiler import PreparedRequest
-from app.protocols.shared.http_based import HttpBasedAdapter
-from app.protocols.shared.websocket_client import Upgrade, WebSocket
-from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate
+
+from utcp_gateway_webrtc.template import WebrtcTarget, WebrtcTemplate
 
 _MAX_SDP_LENGTH: Final = 64 << 10
 _MAX_MESSAGES: Final = 64

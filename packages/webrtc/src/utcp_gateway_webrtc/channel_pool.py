@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-
-from app.core import exact_json
-from app.core.deadlines import Deadline, timer_queue
-from app.core.errors import (
+from app.protocols.extension import (
+    Deadline,
     GatewayError,
     InvalidArguments,
     UpstreamTimeout,
     UpstreamUnreachable,
     clone_error,
+    exact_json,
+    timer_queue,
 )
 
 _IDLE_SECONDS: Final = 60.0

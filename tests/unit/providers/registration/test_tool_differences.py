@@ -7,7 +7,7 @@ import pytest
 
 from app.formats.json_schema.compare import compare_schemas
 from app.openapi.conversion.results import ConvertedTool, SecuritySchemeSlot
-from app.providers.registration.difference import compare_tools, needs_approval
+from app.providers.registration.changes import compare_tools, needs_approval
 from app.security.requirements import SlotRequirement
 from tests.harness.cases import for_each
 

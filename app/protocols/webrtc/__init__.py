@@ -1,1 +1,0 @@
-"""UTCP 0.x's `webrtc`; needs the extra `webrtc`."""
