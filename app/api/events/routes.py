@@ -12,7 +12,7 @@ from app.access.authorise import require_same_rights, requires
 from app.access.events import NEWEST_EVENTS, list_events
 from app.api.csv_rows import csv_cell, csv_response, csv_text
 from app.api.dependencies import UsesDatabase, UsesPageLinks, UsesServices
-from app.api.keys.schemas import EventCsvQuery, EventPage, EventQuery, EventView
+from app.api.events.schemas import EventCsvQuery, EventPage, EventQuery, EventView
 from app.api.streams.record_stream import current_position
 from app.core.pagination import Page
 from app.core.schemas import PAGE_HEADERS, problem_responses

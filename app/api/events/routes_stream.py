@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from app.access.authorise import authorise, requires
 from app.api.dependencies import UsesServices
-from app.api.keys.schemas import EventView
+from app.api.events.schemas import EventView
 from app.api.streams.record_stream import LastEventId, RecordStream, event_stream_response, resume_time
 from app.core.schemas import problem_responses
 from app.security.principal import Principal

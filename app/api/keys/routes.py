@@ -5,9 +5,10 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
 from app.access.authorise import Requires, requires
-from app.api.dependencies import UsesPageLinks, location_of
+from app.access.keys.service import KeyService, StoredKey, etag
+from app.access.keys.warnings import KeyWarningPolicy
+from app.api.dependencies import UsesPageLinks, location_of, services_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
-from app.api.keys.dependencies import UsesKeys
 from app.api.keys.schemas import (
     KeyCreate,
     KeyCreated,
@@ -17,7 +18,6 @@ from app.api.keys.schemas import (
     KeyRotation,
     KeyView,
 )
-from app.api.keys.service import StoredKey, etag
 from app.api.lists import IfMatch
 from app.core import exact_json
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
@@ -38,6 +38,15 @@ ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
 ChangesKeys = Annotated[Principal, Depends(requires("keys:manage", recent=True))]
 RotatesKeys = Annotated[Principal, Depends(Requires(None, recent=True))]
 KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key, as in `GET /keys`.")]
+
+
+async def _keys(request: Request) -> KeyService:
+    services = services_of(request)
+    policy = KeyWarningPolicy.from_settings(services.settings)
+    return KeyService(services.database, services.vault, services.feed, policy)
+
+
+UsesKeys = Annotated[KeyService, Depends(_keys)]
 
 
 @router.post(
@@ -66,7 +75,7 @@ async def create_key(
     """
 
     async def create() -> Response:
-        return _created(request, *await keys.create(body, principal=principal))
+        return _created(request, *await keys.create(body.draft(), principal=principal))
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -85,9 +94,9 @@ async def list_keys(
     query: Annotated[KeyQuery, Query()],
 ) -> KeyPage:
     """List the keys, newest first unless `sort` says otherwise."""
-    page = await keys.page(query, principal=principal)
+    page = await keys.page(query.page(), filters=query.filters(), principal=principal)
     links.set(page.next_cursor)
-    return KeyPage.of(page, [KeyView.of(stored.row, stored.warnings) for stored in page.rows])
+    return KeyPage.of(page, [KeyView.of(key) for key in page.rows])
 
 
 @router.get(
@@ -100,7 +109,7 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys, res
     """Get a key; 404 for a revoked key."""
     stored = await keys.get(key_id, principal=principal)
     response.headers["ETag"] = etag(stored.row)
-    return KeyView.of(stored.row, stored.warnings)
+    return KeyView.of(stored)
 
 
 @router.patch(
@@ -124,9 +133,9 @@ async def update_key(
     change its own rights. 409 for an `expires_at` in the past; to end a key now, revoke it. `providers` must
     exist, as in `POST /keys`.
     """
-    stored = await keys.change(key_id, patch, if_match=if_match, principal=principal)
+    stored = await keys.change(key_id, patch.change(), if_match=if_match, principal=principal)
     response.headers["ETag"] = etag(stored.row)
-    return KeyView.of(stored.row, stored.warnings)
+    return KeyView.of(stored)
 
 
 @router.post(
@@ -161,7 +170,8 @@ async def rotate_key(
     """
 
     async def rotate() -> Response:
-        return _created(request, *await keys.rotate(key_id, body, principal=principal))
+        successor = await keys.rotate(key_id, body.change(), overlap=body.overlap, principal=principal)
+        return _created(request, *successor)
 
     content = exact_json.dumps([key_id, body.model_dump(mode="json", exclude_unset=True)])
     return await idempotency.respond(_ROTATION, rotate, principal=principal, content=content)
@@ -182,7 +192,7 @@ async def revoke_key(key_id: KeyIdPath, principal: ChangesKeys, keys: UsesKeys) 
 
 
 def _created(request: Request, text: Secret, stored: StoredKey) -> Response:
-    body = KeyCreated.with_text(stored.row, stored.warnings, text.reveal()).model_dump_json()
+    body = KeyCreated.with_text(stored, text.reveal()).model_dump_json()
     location = location_of(request, "keys", stored.row.key_id)
     headers = {"Cache-Control": "no-store", "ETag": etag(stored.row), "Location": location}
     return Response(body, 201, headers=headers, media_type="application/json")
