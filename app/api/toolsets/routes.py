@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from app.access import requires
-from app.api.dependencies import UsesPageLinks, location_of, services_of
+from app.api.dependencies import UsesPageLinks, UsesSettings, location_of, services_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
 from app.api.toolsets.schemas import (
@@ -14,13 +14,14 @@ from app.api.toolsets.schemas import (
     ToolsetInput,
     ToolsetPage,
     ToolsetQuery,
+    ToolsetSummary,
     ToolsetView,
 )
-from app.api.toolsets.service import ToolsetService, etag
 from app.core.resource_names import TOOLSET_NAME
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.search.parameters import MAX_QUERY_LENGTH
 from app.security.principal import Principal
+from app.toolsets.service import SeenToolset, ToolsetService
 
 router = APIRouter(tags=["toolsets"])
 _CREATION: Final = IdempotentOperation("createToolset", seconds=60)
@@ -39,7 +40,7 @@ _Text = Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]
 
 async def _service(request: Request) -> ToolsetService:
     services = services_of(request)
-    return ToolsetService(services.database, services.feed, services.collections, services.settings.base_url)
+    return ToolsetService(services.database, services.feed, services.collections)
 
 
 UsesToolsets = Annotated[ToolsetService, Depends(_service)]
@@ -72,9 +73,8 @@ async def create_toolset(
     """
 
     async def create() -> Response:
-        made = await toolsets.create(body, principal=principal)
-        headers = {"ETag": etag(made), "Location": location_of(request, "toolsets", made.name)}
-        return Response(made.model_dump_json(), 201, headers=headers, media_type="application/json")
+        toolset = await toolsets.create(body.name, body.draft(), principal=principal)
+        return _respond(request, toolset, is_new=True)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -90,12 +90,14 @@ async def list_toolsets(
     principal: ReadsTools,
     toolsets: UsesToolsets,
     links: UsesPageLinks,
+    settings: UsesSettings,
     query: Annotated[ToolsetQuery, Query()],
 ) -> ToolsetPage:
     """List the toolsets that this key may use."""
-    page = await toolsets.page(query, principal=principal)
+    page = await toolsets.page(query.page(), q=query.q, principal=principal)
     links.set(page.next_cursor)
-    return ToolsetPage.of(page, page.rows)
+    listed = [ToolsetSummary.of_listed(row, base_url=settings.base_url) for row in page.rows]
+    return ToolsetPage.of(page, listed)
 
 
 @router.get(
@@ -105,12 +107,16 @@ async def list_toolsets(
     responses={200: {"headers": _ETAG}, **problem_responses(404)},
 )
 async def get_toolset(
-    name: ToolsetPath, principal: ReadsTools, toolsets: UsesToolsets, response: Response
+    name: ToolsetPath,
+    principal: ReadsTools,
+    toolsets: UsesToolsets,
+    settings: UsesSettings,
+    response: Response,
 ) -> ToolsetView:
     """Get a toolset, its tools that this key may call, and what of its definition has no effect."""
-    found = await toolsets.get(name, principal=principal)
-    response.headers["ETag"] = etag(found)
-    return found
+    toolset = await toolsets.get(name, principal=principal)
+    response.headers["ETag"] = toolset.etag
+    return ToolsetView.of(toolset, base_url=settings.base_url)
 
 
 @router.put(
@@ -140,12 +146,8 @@ async def put_toolset(
     """Replace a toolset, or create it where there is none of this name. Agents that use a name which a tool
     no longer has get an error with the present one.
     """
-    made, is_new = await toolsets.put(name, body, if_match=if_match, principal=principal)
-    headers = {"ETag": etag(made)}
-    if is_new:
-        headers["Location"] = location_of(request, "toolsets", name)
-    status = 201 if is_new else 200
-    return Response(made.model_dump_json(), status, headers=headers, media_type="application/json")
+    toolset, is_new = await toolsets.put(name, body.draft(), if_match=if_match, principal=principal)
+    return _respond(request, toolset, is_new=is_new)
 
 
 @router.delete(
@@ -160,3 +162,12 @@ async def delete_toolset(
 ) -> None:
     """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
     await toolsets.delete(name, if_match=if_match, principal=principal)
+
+
+def _respond(request: Request, toolset: SeenToolset, *, is_new: bool) -> Response:
+    headers = {"ETag": toolset.etag}
+    if is_new:
+        headers["Location"] = location_of(request, "toolsets", toolset.row.name)
+    view = ToolsetView.of(toolset, base_url=services_of(request).settings.base_url)
+    status = 201 if is_new else 200
+    return Response(view.model_dump_json(), status, headers=headers, media_type="application/json")
