@@ -296,6 +296,13 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
     return and_(*rules)
 
 
+def visible_tool_names(principal: Viewer) -> Select[Any] | None:
+    """Return a query for the names of the tools that a principal limited to tags may see; None for others."""
+    if principal.tags is None:
+        return None
+    return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
+
+
 async def visible_providers(
     session: AsyncSession,
     principal: Viewer,

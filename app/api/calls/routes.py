@@ -7,10 +7,10 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
 from app.access.repository import key_names
-from app.api.calls import call_records
 from app.api.calls.schemas import CallBodies, CallPage, CallQuery, CallView
 from app.api.dependencies import UsesDatabase, UsesPageLinks, UsesServices, UsesVault
 from app.api.streams.record_stream import current_position
+from app.calls.log import service
 from app.calls.log.queries import list_calls
 from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.formats.toolclad.envelope import ENVELOPE_REFERENCE, MEDIA_TYPE
@@ -36,7 +36,7 @@ async def get_call_records(
 
     `GET /calls/stream` with `position` as `Last-Event-ID` follows the list.
     """
-    filters = query.filters(call_records.visible_calls(principal))
+    filters = query.filters(service.visible_calls(principal))
     async with services.database.read_session() as session:
         position = await current_position(session, services.call_feed.source)
         page = await list_calls(session, query.page(), filters=filters, count=query.total)
@@ -50,7 +50,7 @@ async def get_call_records(
 )
 async def get_call(call_id: CallId, principal: ReadsCalls, database: UsesDatabase) -> CallView:
     """Return one call. With several workers its record may appear only after CALL_LOG_FLUSH_SECONDS."""
-    row = await call_records.get(call_id, principal=principal, database=database)
+    row = await service.get(call_id, principal=principal, database=database)
     async with database.read_session() as session:
         names = await key_names(session, {row.key_id}, principal=principal)
     return CallView.of(row, names)
@@ -66,7 +66,7 @@ async def get_call_bodies(
     call_id: CallId, principal: ReadsBodies, database: UsesDatabase, vault: UsesVault
 ) -> CallBodies:
     """Return the recorded arguments and response of a call (CALL_LOG_BODIES). Each read is an event."""
-    arguments, result = await call_records.read_bodies(
+    arguments, result = await service.read_bodies(
         call_id, principal=principal, database=database, vault=vault
     )
     # Who may read the definition of a toolset may read what it has set.
@@ -93,5 +93,5 @@ async def get_call_envelope(
     """Return the evidence envelope of a call of a ToolClad tool, made of its record (CALL_LOG_BODIES): the
     same bytes as in the response of the call. Each read is an event.
     """
-    envelope = await call_records.read_envelope(call_id, principal=principal, database=database, vault=vault)
+    envelope = await service.read_envelope(call_id, principal=principal, database=database, vault=vault)
     return Response(envelope, media_type=MEDIA_TYPE)

@@ -11,11 +11,11 @@ from fastapi.responses import StreamingResponse
 from app.access import requires
 from app.access.authorise import require_same_rights
 from app.access.repository import key_names
-from app.api.calls.call_records import visible_calls
 from app.api.calls.schemas import CallCsvQuery, CallView
 from app.api.csv_rows import csv_cell, csv_response, csv_text
 from app.api.dependencies import UsesDatabase
 from app.calls.log.queries import NEWEST_CALLS, CallFilters, list_calls
+from app.calls.log.service import visible_calls
 from app.core.schemas import problem_responses
 from app.security.principal import Principal
 from app.storage.database import Database

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from app.access import authorise, requires
 from app.access.repository import key_names
-from app.api.calls.call_records import visible_calls
 from app.api.calls.schemas import CallSelection, CallView
 from app.api.dependencies import UsesServices
 from app.api.streams.record_stream import LastEventId, RecordStream, event_stream_response, resume_time
 from app.calls.log.queries import CallFilters, matches
+from app.calls.log.service import visible_calls
 from app.core.schemas import problem_responses
 from app.security.principal import Principal
 from app.services import Services

@@ -15,16 +15,15 @@ from app.api.dependencies import (
     services_of,
 )
 from app.api.lists import IfMatch
-from app.api.tools import service
-from app.api.tools.availability import availability_of
-from app.api.tools.history import tool_history
-from app.api.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSummary
+from app.api.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSource, ToolSummary
 from app.api.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
+from app.catalog.availability import availability_of_tools
 from app.catalog.tools import ToolView
 from app.core.errors import not_found
 from app.core.resource_names import TOOL_NAME
 from app.core.schemas import PAGE_HEADERS, problem_responses
-from app.providers.registration.tool_history import ToolHistoryWriter
+from app.providers.registration.tool_history import ToolHistoryWriter, read_history
+from app.providers.tools import service
 from app.security.principal import Principal
 from app.security.requirements import slot_alternatives
 from app.services import Services
@@ -77,11 +76,15 @@ async def list_tools(
 ) -> Response:
     """List the tools that this key may see."""
     page, usage = await service.list_tools(
-        services.database, query, await services.collections.open_view(principal), services.conditions
+        services.database,
+        query.page(),
+        query.filters(),
+        await services.collections.open_view(principal),
+        services.conditions,
     )
     links.set(page.next_cursor)
     services.conditions.refresh_if_due()
-    available = await availability_of(page.rows, services.commands, principal=principal)
+    available = await availability_of_tools(page.rows, services.commands, tenant_id=principal.tenant_id)
     base_url = services.settings.base_url
     found = ToolPage.of(
         page,
@@ -138,7 +141,8 @@ async def get_tool(
         # They tell of the inputs that a toolset sets, and of an upstream that is called through the toolset.
         details.call_template, details.security = {}, []
     elif source:
-        details.source = await service.source_of(services.database, tool)
+        texts = await service.source_of(services.database, tool)
+        details.source = ToolSource.model_validate(texts, from_attributes=True)
     return details
 
 
@@ -169,7 +173,7 @@ async def update_tool(
         services.database,
         principal=principal,
         name=name,
-        patch=patch,
+        changes=patch.changes(),
         if_match=if_match,
         history=ToolHistoryWriter(principal.key_id, services.settings.tool_history_max),
     )
@@ -221,13 +225,15 @@ async def get_tool_history(
 
     The history is retained while a source does not have the tool, and deleted with its provider.
     """
-    page = await tool_history(database, query, principal=principal, name=name)
+    tool = await service.get_tool(database, principal=principal, name=name)
+    async with database.read_session() as session:
+        page = await read_history(session, tool, query.page(), q=query.q)
     links.set(page.next_cursor)
     return ToolHistoryPage.of(page, [ToolHistoryItem.of(row, principal=principal) for row in page.rows])
 
 
 async def _details(tool: ToolView, services: Services, principal: Principal) -> ToolDetails:
-    (available,) = await availability_of([tool], services.commands, principal=principal)
+    (available,) = await availability_of_tools([tool], services.commands, tenant_id=principal.tenant_id)
     services.conditions.refresh_if_due()
     return ToolDetails.of(
         tool,

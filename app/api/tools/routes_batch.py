@@ -7,10 +7,10 @@ from starlette.responses import JSONResponse, Response
 
 from app.access import require_recent, requires
 from app.api.dependencies import UsesDatabase, UsesFeed, UsesSettings
-from app.api.tools.batch import change_tools, has_failures
 from app.api.tools.schemas_batch import ToolBatch, ToolBatchResult
 from app.core.schemas import problem_responses
 from app.providers.registration.tool_history import ToolHistoryWriter
+from app.providers.tools.batch import change_tools
 from app.security.principal import Principal
 
 router = APIRouter()
@@ -44,10 +44,9 @@ async def update_tools(
     if any(one.patch is not None and one.patch.may_end_approval for one in body.operations):
         await require_recent(request)
     history = ToolHistoryWriter(principal.key_id, settings.tool_history_max)
-    result = await change_tools(
-        database, body, principal=principal, history=history, base_url=settings.public_base_url or ""
-    )
-    if result.applied:
+    outcome = await change_tools(database, body.to_draft(), principal=principal, history=history)
+    if outcome.applied:
         await feed.catch_up()
-    status = 207 if has_failures(result.items) else 200
-    return Response(result.model_dump_json(exclude_none=False), status, media_type=JSONResponse.media_type)
+    base_url = settings.public_base_url or ""
+    result = ToolBatchResult.of(outcome, dry_run=body.dry_run, base_url=base_url)
+    return Response(result.model_dump_json(), result.status, media_type=JSONResponse.media_type)

@@ -22,6 +22,7 @@ from app.core.schemas import (
 )
 from app.formats.dialects.cost import tool_cost
 from app.formats.toolclad.contract import risk_tier_of
+from app.providers.tools.service import ToolFilters, ToolListState
 from app.security.requirements import security_json
 
 
@@ -70,18 +71,6 @@ class ToolUsageView(BaseModel):
     last_called_at: datetime | None = Field(
         description="When the last of the calls that are still recorded began; null where there is none."
     )
-
-    @classmethod
-    def of(cls, usage: ToolUsage | None) -> "ToolUsageView | None":
-        """Return the view of a usage; None where it was not read."""
-        if usage is None:
-            return None
-        return cls(
-            calls=usage.calls,
-            errors=usage.errors,
-            p95_ms=usage.p95_ms,
-            last_called_at=usage.last_called_at,
-        )
 
 
 class ToolSummary(BaseModel):
@@ -143,7 +132,7 @@ class ToolSummary(BaseModel):
             **_summary(tool, base_url),
             available=available,
             missing_credential=missing_credential,
-            usage=ToolUsageView.of(usage),
+            usage=usage and ToolUsageView.model_validate(usage, from_attributes=True),
         )
 
 
@@ -191,7 +180,7 @@ class ToolDetails(ToolSummary):
             **_summary(tool, base_url),
             available=available,
             missing_credential=missing_credential,
-            usage=ToolUsageView.of(usage),
+            usage=usage and ToolUsageView.model_validate(usage, from_attributes=True),
             inputs=tool.inputs,
             outputs=tool.outputs,
             slimmed=tool.slimming_steps,
@@ -205,11 +194,6 @@ class ToolDetails(ToolSummary):
 
 class ToolPage(PageModel[ToolSummary]):
     """A page of tools."""
-
-
-ToolListState = Literal[
-    "enabled", "disabled", "deprecated", "used", "unused", "destructive", "missing-credential"
-]
 
 
 class ToolQuery(PageQuery):
@@ -238,6 +222,12 @@ class ToolQuery(PageQuery):
     usage: bool = Field(
         False, description="Add to each item its calls of the last 7 days; needs `calls:read`."
     )
+
+    def filters(self) -> ToolFilters:
+        """Return which tools are listed."""
+        return ToolFilters(
+            self.q, self.provider, self.tag, self.enabled, self.state, self.names, usage=self.usage
+        )
 
 
 class ToolPatch(StrictModel):
@@ -277,6 +267,10 @@ class ToolPatch(StrictModel):
     def may_end_approval(self) -> bool:
         """Whether calls need no approval any more where the tool, or its source, says nothing else."""
         return "requires_approval" in self.model_fields_set and not self.requires_approval
+
+    def changes(self) -> dict[str, Any]:
+        """Return the members of the override to set; None reverts to the source."""
+        return self.model_dump(exclude_unset=True)
 
 
 def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Request and response models of `POST /tools:batch`."""
 
-from typing import Annotated, Final, Literal, Self
+from collections import Counter
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -12,11 +13,15 @@ from app.core.schemas import (
     Tag,
     ToolName,
 )
-
-MAX_TOOLS: Final = 1_000
-"""At most so many tools are changed by one request."""
-MAX_FILTERS: Final = 50
-"""At most so many operations of one request have a filter: each reads the tools anew."""
+from app.providers.tools.batch import (
+    MAX_FILTERS,
+    MAX_TOOLS,
+    BatchDraft,
+    BatchOutcome,
+    OperationDraft,
+    ToolOutcome,
+)
+from app.providers.tools.service import ToolFilters
 
 ToolState = Literal["enabled", "disabled", "deprecated"]
 _Tags = Annotated[list[Tag], Field(max_length=64)]
@@ -38,6 +43,10 @@ class ToolFilter(StrictModel):
             msg = "must have at least one of provider, tag, q and state"
             raise ValueError(msg)
         return self
+
+    def to_filters(self) -> ToolFilters:
+        """Return which tools are selected."""
+        return ToolFilters(self.q, self.provider, self.tag, state=self.state)
 
 
 class ToolOperation(StrictModel):
@@ -76,6 +85,18 @@ class ToolOperation(StrictModel):
             raise ValueError(msg)
         return self
 
+    def to_draft(self) -> OperationDraft:
+        """Return the change to be applied."""
+        return OperationDraft(
+            self.tool,
+            None if self.filter is None else self.filter.to_filters(),
+            {} if self.patch is None else self.patch.changes(),
+            self.add_tags,
+            self.remove_tags,
+            self.adopt_source_tags,
+            self.if_match,
+        )
+
 
 class ToolBatch(StrictModel):
     """Changes of many tools, applied in their order in one transaction."""
@@ -93,6 +114,11 @@ class ToolBatch(StrictModel):
         False, description="Whether only the results are returned, and nothing is changed."
     )
 
+    def to_draft(self) -> BatchDraft:
+        """Return the changes to be applied."""
+        operations = [operation.to_draft() for operation in self.operations]
+        return BatchDraft(operations, atomic=self.atomic, dry_run=self.dry_run)
+
 
 class ToolBatchItem(BaseModel):
     """The result of one operation for one tool."""
@@ -108,6 +134,20 @@ class ToolBatchItem(BaseModel):
     version: int | None = Field(description="Of the tool as stored; its ETag is this number in quotes.")
     changed: list[str] = Field(description="The fields that differ afterwards.")
     problem: Problem | None = None
+
+    @classmethod
+    def of(cls, result: ToolOutcome, *, base_url: str) -> Self:
+        """Return the view of the result for a tool, with problem types below the gateway's public address."""
+        error = result.error
+        return cls(
+            operation=result.operation,
+            name=result.name,
+            outcome=result.outcome,
+            status=error.status if error else 424 if result.outcome == "rolled_back" else 200,
+            version=result.version,
+            changed=list(result.changed),
+            problem=None if error is None else error.as_problem(base_url=base_url),
+        )
 
 
 class ToolBatchCounts(BaseModel):
@@ -126,3 +166,16 @@ class ToolBatchResult(BaseModel):
     dry_run: bool
     items: list[ToolBatchItem]
     counts: ToolBatchCounts
+
+    @classmethod
+    def of(cls, result: BatchOutcome, *, dry_run: bool, base_url: str) -> Self:
+        """Return the view of the results of a batch."""
+        items = [ToolBatchItem.of(outcome, base_url=base_url) for outcome in result.outcomes]
+        counted = Counter[str](item.outcome for item in items)
+        counts = ToolBatchCounts(**{name: counted[name] for name in ToolBatchCounts.model_fields})
+        return cls(applied=result.applied, dry_run=dry_run, items=items, counts=counts)
+
+    @property
+    def status(self) -> int:
+        """The status of the response: 207 where a change failed."""
+        return 207 if self.counts.failed else 200
