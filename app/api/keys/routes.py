@@ -75,7 +75,7 @@ async def create_key(
     """
 
     async def create() -> Response:
-        return _created(request, *await keys.create(body.draft(), principal=principal))
+        return _created(request, *await keys.create(body.to_draft(), principal=principal))
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -94,7 +94,7 @@ async def list_keys(
     query: Annotated[KeyQuery, Query()],
 ) -> KeyPage:
     """List the keys, newest first unless `sort` says otherwise."""
-    page = await keys.page(query.page(), filters=query.filters(), principal=principal)
+    page = await keys.page(query.page(), filters=query.to_filters(), principal=principal)
     links.set(page.next_cursor)
     return KeyPage.of(page, [KeyView.of(key) for key in page.rows])
 
@@ -133,7 +133,7 @@ async def update_key(
     change its own rights. 409 for an `expires_at` in the past; to end a key now, revoke it. `providers` must
     exist, as in `POST /keys`.
     """
-    stored = await keys.change(key_id, patch.change(), if_match=if_match, principal=principal)
+    stored = await keys.change(key_id, patch.to_change(), if_match=if_match, principal=principal)
     response.headers["ETag"] = etag(stored.row)
     return KeyView.of(stored)
 
@@ -170,7 +170,7 @@ async def rotate_key(
     """
 
     async def rotate() -> Response:
-        successor = await keys.rotate(key_id, body.change(), overlap=body.overlap, principal=principal)
+        successor = await keys.rotate(key_id, body.to_change(), overlap=body.overlap, principal=principal)
         return _created(request, *successor)
 
     content = exact_json.dumps([key_id, body.model_dump(mode="json", exclude_unset=True)])

@@ -94,7 +94,7 @@ class KeyCreate(StrictModel):
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
     schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
-    def draft(self) -> KeyDraft:
+    def to_draft(self) -> KeyDraft:
         """Return the key to be created, with `expires_at` in UTC."""
         grant = Grant(
             scopes=frozenset(self.scopes),
@@ -152,7 +152,7 @@ class KeyPatch(StrictModel):
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
     schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
-    def change(self) -> KeyChange:
+    def to_change(self) -> KeyChange:
         """Return what the key is to get: the members that were given, with `expires_at` in UTC."""
         rights = {
             "scopes": frozenset(self.scopes),
@@ -196,7 +196,7 @@ class KeyRotation(StrictModel):
         """For how long the rotated key remains valid."""
         return timedelta(seconds=self.overlap_seconds)
 
-    def change(self) -> KeyChange:
+    def to_change(self) -> KeyChange:
         """Return the rights that the successor is to get, other than those of the key."""
         is_given = "expires_at" in self.model_fields_set
         return KeyChange({"expires_at": in_utc(self.expires_at)} if is_given else {})
@@ -289,7 +289,7 @@ class KeyQuery(PageQuery):
     include_revoked: bool = Field(default=False, description="Without `state`: revoked keys, too.")
     toolset: ToolsetName | None = Field(None, description="Only keys that are limited to this toolset.")
 
-    def filters(self) -> KeyFilters:
+    def to_filters(self) -> KeyFilters:
         """Return which keys are listed."""
         return KeyFilters(self.q, self.state, self.include_revoked, self.toolset)
 

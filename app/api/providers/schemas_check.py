@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from app.core.schemas import StrictModel, ToolName
-
-CheckStatus = Literal["ok", "degraded", "failed"]
+from app.providers.checks.records import CheckStatus, CredentialStatus
 
 
 class CheckRequest(StrictModel):
@@ -70,9 +69,7 @@ class CredentialCheck(BaseModel):
     exact_kind: str | None = Field(
         description="The kind itself; `kind` is the most similar one of release 0.2.0."
     )
-    status: Literal[
-        "accepted", "rejected", "unknown", "token_obtained", "failed", "missing", "not_checked"
-    ] = Field(
+    status: CredentialStatus = Field(
         description="`accepted`, `rejected`: by the upstream, for `tool`; `unknown`: its response says "
         "nothing of the credential; `token_obtained`: from the token endpoint, but no tool was called; "
         "`failed`: no token, or it may not be sent to the origin; `missing`: none is stored, and a tool "

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from app.api.providers.schemas_check import CheckStatus
 from app.core.pagination import PageQuery
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import PageModel
-
-HealthState = Literal["ok", "degraded", "failed", "paused", "unknown"]
+from app.providers.checks.health import HealthFilters, HealthState
+from app.providers.checks.records import CheckStatus
 
 
 class ProviderHealthQuery(PageQuery):
@@ -25,6 +24,10 @@ class ProviderHealthQuery(PageQuery):
         description="Only providers in this state; `pending`: those with changes to approve; "
         "`away`: those whose executor is not connected.",
     )
+
+    def to_filters(self) -> HealthFilters:
+        """Return which providers are listed."""
+        return HealthFilters(self.q, self.provider, self.state)
 
 
 class BreakerView(BaseModel):

@@ -78,7 +78,7 @@ async def list_tools(
     page, usage = await service.list_tools(
         services.database,
         query.page(),
-        query.filters(),
+        query.to_filters(),
         await services.collections.open_view(principal),
         services.conditions,
     )
@@ -173,7 +173,7 @@ async def update_tool(
         services.database,
         principal=principal,
         name=name,
-        changes=patch.changes(),
+        changes=patch.to_changes(),
         if_match=if_match,
         history=ToolHistoryWriter(principal.key_id, services.settings.tool_history_max),
     )

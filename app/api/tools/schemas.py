@@ -223,7 +223,7 @@ class ToolQuery(PageQuery):
         False, description="Add to each item its calls of the last 7 days; needs `calls:read`."
     )
 
-    def filters(self) -> ToolFilters:
+    def to_filters(self) -> ToolFilters:
         """Return which tools are listed."""
         return ToolFilters(
             self.q, self.provider, self.tag, self.enabled, self.state, self.names, usage=self.usage
@@ -268,7 +268,7 @@ class ToolPatch(StrictModel):
         """Whether calls need no approval any more where the tool, or its source, says nothing else."""
         return "requires_approval" in self.model_fields_set and not self.requires_approval
 
-    def changes(self) -> dict[str, Any]:
+    def to_changes(self) -> dict[str, Any]:
         """Return the members of the override to set; None reverts to the source."""
         return self.model_dump(exclude_unset=True)
 

@@ -90,7 +90,7 @@ class ToolOperation(StrictModel):
         return OperationDraft(
             self.tool,
             None if self.filter is None else self.filter.to_filters(),
-            {} if self.patch is None else self.patch.changes(),
+            {} if self.patch is None else self.patch.to_changes(),
             self.add_tags,
             self.remove_tags,
             self.adopt_source_tags,

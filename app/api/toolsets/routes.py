@@ -73,7 +73,7 @@ async def create_toolset(
     """
 
     async def create() -> Response:
-        toolset = await toolsets.create(body.name, body.draft(), principal=principal)
+        toolset = await toolsets.create(body.name, body.to_draft(), principal=principal)
         return _respond(request, toolset, is_new=True)
 
     content = body.model_dump_json().encode()
@@ -146,7 +146,7 @@ async def put_toolset(
     """Replace a toolset, or create it where there is none of this name. Agents that use a name which a tool
     no longer has get an error with the present one.
     """
-    toolset, is_new = await toolsets.put(name, body.draft(), if_match=if_match, principal=principal)
+    toolset, is_new = await toolsets.put(name, body.to_draft(), if_match=if_match, principal=principal)
     return _respond(request, toolset, is_new=is_new)
 
 

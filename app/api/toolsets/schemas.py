@@ -27,7 +27,7 @@ class ToolsetInput(StrictModel):
         ],
     )
 
-    def draft(self) -> ToolsetDraft:
+    def to_draft(self) -> ToolsetDraft:
         """Return the toolset to be stored."""
         return ToolsetDraft(self.title, self.description, self.definition)
 
