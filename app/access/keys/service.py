@@ -104,7 +104,7 @@ class KeyService:
             row = await repository.find_visible(session, key_id, principal=principal)
             if row is None:
                 raise key_not_found()
-            return await self._stored(session, row, principal)
+            return await self._with_warnings(session, row, principal)
 
     async def create(self, draft: KeyDraft, *, principal: Principal) -> tuple[Secret, StoredKey]:
         """Create a key; return its text and what is stored.
@@ -125,7 +125,7 @@ class KeyService:
                 actor=principal.key_id,
                 tenant=principal.tenant_id,
             )
-            stored = await self._stored(session, row, principal)
+            stored = await self._with_warnings(session, row, principal)
         await self.feed.catch_up()
         return minted.text, stored
 
@@ -145,7 +145,7 @@ class KeyService:
                 hint="Use another key with the scope `keys:manage`, or leave these members out.",
             )
         async with self.database.transaction() as session:
-            row = await _locked(session, key_id, principal)
+            row = await _lock_key(session, key_id, principal)
             if if_match is not None and not etag_matches(if_match, etag(row)):
                 raise PreconditionFailed(
                     f"The key has changed since it was read: its ETag is {etag(row)} now."
@@ -164,7 +164,7 @@ class KeyService:
             await repository.change_key(
                 session, row, description=description, grant=grant, actor=principal.key_id
             )
-            stored = await self._stored(session, row, principal)
+            stored = await self._with_warnings(session, row, principal)
         await self.feed.catch_up()
         return stored
 
@@ -179,7 +179,7 @@ class KeyService:
         """
         require_own_or_managed(key_id, principal)
         async with self.database.transaction() as session:
-            row = await _locked(session, key_id, principal)
+            row = await _lock_key(session, key_id, principal)
             if row.successor_id is not None:
                 raise Conflict(
                     f"The key was rotated already: its successor is {row.successor_id}.",
@@ -192,7 +192,7 @@ class KeyService:
                 )
             before = repository.grant_of(row)
             grant = replace(before, **change.rights)
-            holder = _with_stored_expiry(principal, row)
+            holder = _take_stored_expiry(principal, row)
             _check_grant(holder, grant, is_new_expiry=grant.expires_at != before.expires_at)
             minted, successor = await repository.rotate_key(
                 session,
@@ -202,7 +202,7 @@ class KeyService:
                 overlap=overlap,
                 actor=principal.key_id,
             )
-            stored = await self._stored(session, successor, principal)
+            stored = await self._with_warnings(session, successor, principal)
         await self.feed.catch_up()
         return minted.text, stored
 
@@ -215,11 +215,11 @@ class KeyService:
         if key_id == principal.key_id:
             raise Conflict("A key cannot revoke itself; use another key, e.g. its successor.")
         async with self.database.transaction() as session:
-            row = await _locked(session, key_id, principal)
+            row = await _lock_key(session, key_id, principal)
             await repository.revoke_key(session, row, actor=principal.key_id)
         await self.feed.catch_up()
 
-    async def _stored(self, session: AsyncSession, row: Key, principal: Principal) -> StoredKey:
+    async def _with_warnings(self, session: AsyncSession, row: Key, principal: Principal) -> StoredKey:
         (warnings,) = await read_key_warnings(session, [row], self.policy, viewer=principal)
         return StoredKey(row, warnings)
 
@@ -242,7 +242,7 @@ def require_own_or_managed(key_id: str, principal: Principal) -> None:
         )
 
 
-async def _locked(session: AsyncSession, key_id: str, principal: Principal) -> Key:
+async def _lock_key(session: AsyncSession, key_id: str, principal: Principal) -> Key:
     """Return a key with its row locked; raise NotFound, and Forbidden for scopes that the principal lacks."""
     row = await repository.find_visible(session, key_id, principal=principal, lock=True)
     if row is None:
@@ -253,7 +253,7 @@ async def _locked(session: AsyncSession, key_id: str, principal: Principal) -> K
     return row
 
 
-def _with_stored_expiry(principal: Principal, row: Key) -> Principal:
+def _take_stored_expiry(principal: Principal, row: Key) -> Principal:
     """Return the principal; where its own key is rotated, with the expiry that is stored now: another worker
     may have changed it a moment ago.
     """
