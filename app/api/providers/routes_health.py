@@ -7,8 +7,13 @@ from fastapi import APIRouter, Query
 from app.api.dependencies import UsesPageLinks
 from app.api.providers.dependencies import UsesChecks, UsesHealth
 from app.api.providers.parameters import ProviderPath, ReadsProviders, WritesProviders
-from app.api.providers.schemas_check import CheckRequest, ProviderCheck
-from app.api.providers.schemas_health import ProviderHealth, ProviderHealthPage, ProviderHealthQuery
+from app.api.providers.schemas_health import (
+    CheckRequest,
+    ProviderCheck,
+    ProviderHealth,
+    ProviderHealthPage,
+    ProviderHealthQuery,
+)
 from app.core.schemas import PAGE_HEADERS, problem_responses
 
 router = APIRouter(tags=["providers"])

@@ -23,12 +23,12 @@ from app.api.search.schemas import (
     ProviderFilter,
     SearchLimit,
     SearchTexts,
+    ToolHit,
     ToolHitsExport,
     ToolsetHit,
     ToolsetHitsExport,
     view_hit,
 )
-from app.api.search.schemas_hits import ToolHit
 from app.catalog.availability import read_availability
 from app.core import exact_json
 from app.core.resource_names import TOOLSET_NAME

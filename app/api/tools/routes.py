@@ -1,9 +1,10 @@
-"""`/tools`: list, search, read, change and delete tools. Calls are in `app.agents.call`."""
+"""`/tools`: list, read, change and delete tools, one or many at once. Calls are in `app.agents.call`."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.responses import JSONResponse
 
 from app.access import require_recent, requires
 from app.api.dependencies import (
@@ -15,8 +16,19 @@ from app.api.dependencies import (
     services_of,
 )
 from app.api.lists import IfMatch
-from app.api.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSource, ToolSummary
-from app.api.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
+from app.api.tools.schemas import (
+    ToolBatch,
+    ToolBatchResult,
+    ToolDetails,
+    ToolHistoryItem,
+    ToolHistoryPage,
+    ToolHistoryQuery,
+    ToolPage,
+    ToolPatch,
+    ToolQuery,
+    ToolSource,
+    ToolSummary,
+)
 from app.catalog.availability import availability_of_tools
 from app.catalog.tools import ToolView
 from app.core.errors import not_found
@@ -24,6 +36,7 @@ from app.core.resource_names import TOOL_NAME
 from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.providers.registration.tool_history import ToolHistoryWriter, read_history
 from app.providers.tools import service
+from app.providers.tools.batch import change_tools
 from app.security.principal import Principal
 from app.security.requirements import slot_alternatives
 from app.services import Services
@@ -246,3 +259,39 @@ async def _details(tool: ToolView, services: Services, principal: Principal) -> 
 def _is_missing_credential(tool: ToolView, services: Services) -> bool | None:
     slots = slot_alternatives(tool.security)
     return services.conditions.of(tool.name, provider=tool.provider, slots=slots).missing_credential
+
+
+@router.post(
+    "/tools:batch",
+    operation_id="updateTools",
+    summary="Update many tools",
+    tags=["tools"],
+    response_model=None,
+    responses={
+        200: {"model": ToolBatchResult, "description": "No change failed"},
+        207: {"model": ToolBatchResult, "description": "At least one change failed; see each item"},
+        **problem_responses(400, 413, 415),
+    },
+)
+async def update_tools(
+    body: ToolBatch,
+    principal: Annotated[Principal, Depends(requires("providers:write"))],
+    database: UsesDatabase,
+    feed: UsesFeed,
+    settings: UsesSettings,
+    request: Request,
+) -> Response:
+    """Enable, disable, tag or describe many tools, by names or by a filter, in one transaction.
+
+    Each item of the result is what `PATCH /tools/{name}` would have returned. A tool that has these values
+    already is `unchanged`, so that a repeated request changes nothing.
+    """
+    if any(one.patch is not None and one.patch.may_end_approval for one in body.operations):
+        await require_recent(request)
+    history = ToolHistoryWriter(principal.key_id, settings.tool_history_max)
+    outcome = await change_tools(database, body.to_draft(), principal=principal, history=history)
+    if outcome.applied:
+        await feed.catch_up()
+    base_url = settings.public_base_url or ""
+    result = ToolBatchResult.of(outcome, dry_run=body.dry_run, base_url=base_url)
+    return Response(result.model_dump_json(), result.status, media_type=JSONResponse.media_type)

@@ -19,10 +19,9 @@ from app.api.approvals.schemas import ApprovalDecision
 from app.api.exports.schemas import ExportQuery
 from app.api.keys.schemas import KeyCreate, KeyPatch, KeyRotation
 from app.api.providers import request_bodies
-from app.api.providers.schemas_check import CheckRequest
+from app.api.providers.schemas_health import CheckRequest
 from app.api.recordings.schemas import RecordingCreate, RecordingPatch, RunCreate
-from app.api.tools.schemas import ToolPatch
-from app.api.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.api.tools.schemas import ToolBatch, ToolFilter, ToolOperation, ToolPatch
 from app.api.toolsets.schemas import ToolsetCreate, ToolsetInput
 from app.calls.recordings.document import RecordingDocument
 from app.calls.recordings.options import RecordingOptions
