@@ -22,6 +22,7 @@ from app.api.providers.parameters import (
     WritesProviders,
 )
 from app.api.providers.request_bodies import registration_body
+from app.api.providers.request_reader import read_request
 from app.api.providers.responses import ImportRunner, import_response, model_response
 from app.api.providers.schemas import (
     BatchResult,
@@ -38,7 +39,6 @@ from app.calls.approvals.kinds import Decision
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.credentials.permissions import permissions_of
 from app.providers.registration.input_models import ProviderPatch
-from app.providers.registration.request_parser import read_request
 from app.providers.registration.store import ProviderDetails
 
 router = APIRouter(tags=["providers"])

@@ -11,12 +11,12 @@ from app.api.dependencies import UsesSettings
 from app.api.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry, UsesToolsetTransfer
 from app.api.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.api.providers.request_bodies import import_body
+from app.api.providers.request_reader import read_json
 from app.api.providers.responses import ImportRunner, StatusAndModel, import_response, import_view
 from app.api.providers.schemas import BatchResult, ImportView
 from app.api.providers.views import entry_of_toolset
 from app.core.schemas import problem_responses
 from app.providers.registration.batch import ImportProgress
-from app.providers.registration.request_parser import read_json
 from app.providers.transfer.export import ExportDocument, read_export
 
 router = APIRouter(tags=["providers"])

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.dependencies import PageLinks, UsesPageLinks, UsesSettings, location_of
 from app.api.providers.dependencies import UsesVariables
 from app.api.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
+from app.api.providers.request_bodies import variable_body, variables_body
+from app.api.providers.request_reader import read_variable, read_variables
 from app.api.providers.responses import model_response
 from app.api.providers.schemas import VariablePage, VariableQuery, VariablesImported, VariableView
-from app.api.providers.variable_bodies import read_variable, read_variables, variable_body, variables_body
 from app.api.providers.views import variable_of
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.credentials.variable_store import VariableStore

@@ -9,6 +9,7 @@ from app.access import requires
 from app.api.dependencies import UsesPageLinks, UsesServices, location_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
+from app.api.providers.request_reader import read_body
 from app.api.search.schemas_words import (
     PinnedResultPage,
     PinnedResultQuery,
@@ -23,7 +24,6 @@ from app.api.search.schemas_words import (
 )
 from app.core.errors import BadRequest, UnsupportedMediaType
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
-from app.providers.registration.request_parser import read_body
 from app.search.words.definition import PinnedResult, SynonymSet
 from app.search.words.service import etag, text_etag
 from app.search.words.text_form import MEDIA_TYPE
