@@ -7,7 +7,6 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel
 
-from app.access import requires, requires_any
 from app.api.approvals.schemas import (
     ApprovalDecision,
     ApprovalPage,
@@ -20,6 +19,7 @@ from app.api.approvals.schemas import (
     ApprovalSummary,
     ApprovalView,
 )
+from app.api.authorisation import requires, requires_any
 from app.api.dependencies import UsesPageLinks, UsesServices
 from app.calls.approvals.kinds import Decision
 from app.core import exact_json

@@ -9,9 +9,10 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from app.access import authorise, requires
+from app.access import authorise
 from app.access.authorise import require_same_rights
 from app.access.repository import key_names
+from app.api.authorisation import requires
 from app.api.calls.schemas import CallBodies, CallCsvQuery, CallPage, CallQuery, CallSelection, CallView
 from app.api.csv_rows import csv_cell, csv_response, csv_text
 from app.api.dependencies import UsesDatabase, UsesPageLinks, UsesServices, UsesVault

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
-from app.access.authorise import authorise, require_same_rights, requires
+from app.access.authorise import authorise, require_same_rights
 from app.access.events import NEWEST_EVENTS, list_events
+from app.api.authorisation import requires
 from app.api.csv_rows import csv_cell, csv_response, csv_text
 from app.api.dependencies import UsesDatabase, UsesPageLinks, UsesServices
 from app.api.events.schemas import EventCsvQuery, EventPage, EventQuery, EventView

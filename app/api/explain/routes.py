@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from app.access import requires_key
 from app.access.repository import KeyState, find_visible, state_of
+from app.api.authorisation import requires_key
 from app.api.dependencies import UsesServices
 from app.api.explain.schemas import ExplanationView
 from app.calls.explanation import CallExplainer, Check, may_look_up

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
-from app.access.authorise import Requires, requires
 from app.access.keys.service import KeyService, StoredKey, etag
 from app.access.keys.warnings import KeyWarningPolicy
+from app.api.authorisation import Requires, requires
 from app.api.dependencies import UsesPageLinks, location_of, services_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.api.keys.schemas import (

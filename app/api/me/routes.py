@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from app.access import repository
-from app.access.authorise import requires_key
 from app.access.keys.service import StoredKey
 from app.access.keys.warnings import KeyWarningPolicy, read_key_warnings
+from app.api.authorisation import requires_key
 from app.api.dependencies import UsesServices
 from app.api.keys.schemas import KeyView
 from app.api.me.schemas import (

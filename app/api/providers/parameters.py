@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import location_header
 from app.providers.credentials.input_models import SLOT, VARIABLE_NAME

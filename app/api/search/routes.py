@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices
 from app.api.lists import TagFilter
 from app.api.search.explanations import (

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, UsesServices, location_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch

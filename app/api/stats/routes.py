@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from app.access import requires
 from app.access.repository import key_names
+from app.api.authorisation import requires
 from app.api.dependencies import UsesDatabase, UsesSearchVectors
 from app.api.stats.schemas import CallStats, StatsQuery
 from app.calls.log.service import visible_calls

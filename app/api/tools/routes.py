@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
-from app.access import require_recent, requires
+from app.access import require_recent
+from app.api.authorisation import requires
 from app.api.dependencies import (
     UsesDatabase,
     UsesFeed,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, UsesSettings, location_of, services_of
 from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
