@@ -1,14 +1,15 @@
 """`/keys`: create, list, read, change, rotate and revoke API keys."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
 from app.access.keys.service import KeyService, StoredKey, etag
 from app.access.keys.warnings import KeyWarningPolicy
 from app.api.authorisation import Requires, requires
+from app.api.crud import ETAG, describe_created, respond_stored
 from app.api.dependencies import UsesPageLinks, location_of, services_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.keys.schemas import (
     KeyCreate,
     KeyCreated,
@@ -20,7 +21,7 @@ from app.api.keys.schemas import (
 )
 from app.api.lists import IfMatch
 from app.core import exact_json
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 from app.security.secret import Secret
@@ -29,9 +30,6 @@ router = APIRouter(tags=["keys"])
 _CREATION: Final = IdempotentOperation("createKey", seconds=60, retention_seconds=600)
 """The stored response has the text of the key, sealed: so it is stored for ten minutes only."""
 _ROTATION: Final = IdempotentOperation("rotateKey", seconds=60, retention_seconds=600)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 _DEFAULT_ROTATION: Final = KeyRotation()
 
 ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
@@ -56,11 +54,7 @@ UsesKeys = Annotated[KeyService, Depends(_keys)]
     status_code=201,
     response_model=KeyCreated,
     responses={
-        201: {
-            "model": KeyCreated,
-            "description": "Created",
-            "headers": {**location_header("Path of the key."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(KeyCreated, "Path of the key.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -103,7 +97,7 @@ async def list_keys(
     "/keys/{key_id}",
     operation_id="getKey",
     summary="Get an API key",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys, response: Response) -> KeyView:
     """Get a key; 404 for a revoked key."""
@@ -116,7 +110,7 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys, res
     "/keys/{key_id}",
     operation_id="updateKey",
     summary="Update an API key",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
 )
 async def update_key(
     key_id: KeyIdPath,
@@ -145,11 +139,7 @@ async def update_key(
     status_code=201,
     response_model=KeyCreated,
     responses={
-        201: {
-            "model": KeyCreated,
-            "description": "Created",
-            "headers": {**location_header("Path of the successor."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(KeyCreated, "Path of the successor.", idempotent=True),
         **problem_responses(400, 404, 409, 413, 415),
     },
 )
@@ -192,7 +182,6 @@ async def revoke_key(key_id: KeyIdPath, principal: ChangesKeys, keys: UsesKeys) 
 
 
 def _created(request: Request, text: Secret, stored: StoredKey) -> Response:
-    body = KeyCreated.with_text(stored, text.reveal()).model_dump_json()
+    view = KeyCreated.with_text(stored, text.reveal())
     location = location_of(request, "keys", stored.row.key_id)
-    headers = {"Cache-Control": "no-store", "ETag": etag(stored.row), "Location": location}
-    return Response(body, 201, headers=headers, media_type="application/json")
+    return respond_stored(view, etag=etag(stored.row), location=location, no_store=True)

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from app.api.authorisation import requires
+from app.api.crud import ETAG, describe_created, respond_stored
 from app.api.dependencies import UsesPageLinks, UsesServices, location_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
 from app.api.providers.request_reader import read_body
 from app.api.search.schemas_words import (
@@ -23,7 +24,7 @@ from app.api.search.schemas_words import (
     ToolsetScope,
 )
 from app.core.errors import BadRequest, UnsupportedMediaType
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.search.words.definition import PinnedResult, SynonymSet
 from app.search.words.service import etag, text_etag
 from app.search.words.text_form import MEDIA_TYPE
@@ -32,9 +33,6 @@ from app.storage.models import PinnedResultRow, SynonymSetRow
 
 router = APIRouter(tags=["search"])
 _SYNONYMS_CREATION: Final = IdempotentOperation("createSynonyms", seconds=60)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 _TEXT_ETAG: Final[dict[str, Any]] = {
     "ETag": {"schema": {"type": "string"}, "description": "A digest of the text in quotes."}
 }
@@ -57,11 +55,7 @@ WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
     status_code=201,
     response_model=SynonymSetView,
     responses={
-        201: {
-            "model": SynonymSetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the set of synonyms."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(SynonymSetView, "Path of the set of synonyms.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -77,10 +71,9 @@ async def create_synonyms(
     """
 
     async def create() -> Response:
-        made = await services.search_words.create_synonyms(body, principal=principal)
-        headers = {"ETag": etag(made), "Location": location_of(request, "search", "synonyms", str(made.id))}
-        content = SynonymSetView.of(made).model_dump_json()
-        return Response(content, 201, headers=headers, media_type="application/json")
+        row = await services.search_words.create_synonyms(body, principal=principal)
+        location = location_of(request, "search", "synonyms", str(row.id))
+        return respond_stored(SynonymSetView.of(row), etag=etag(row), location=location)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_SYNONYMS_CREATION, create, principal=principal, content=content)
@@ -110,7 +103,7 @@ async def list_synonyms(
     "/search/synonyms/{id}",
     operation_id="getSynonyms",
     summary="Get a set of synonyms",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_synonyms(
     synonyms_id: SynonymsPath, principal: ReadsProviders, services: UsesServices, response: Response
@@ -125,7 +118,7 @@ async def get_synonyms(
     "/search/synonyms/{id}",
     operation_id="putSynonyms",
     summary="Replace a set of synonyms",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
 )
 async def put_synonyms(
     synonyms_id: SynonymsPath,
@@ -233,11 +226,7 @@ _PIN_CREATION: Final = IdempotentOperation("createPin", seconds=60)
     status_code=201,
     response_model=PinnedResultView,
     responses={
-        201: {
-            "model": PinnedResultView,
-            "description": "Created",
-            "headers": {**location_header("Path of the pinned result."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(PinnedResultView, "Path of the pinned result.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -253,11 +242,9 @@ async def create_pin(
     """
 
     async def create() -> Response:
-        made = await services.search_words.create_pin(body, principal=principal)
-        location = location_of(request, "search", "pins", str(made.row.id))
-        headers = {"ETag": etag(made.row), "Location": location}
-        content = PinnedResultView.of(made).model_dump_json()
-        return Response(content, 201, headers=headers, media_type="application/json")
+        pinned = await services.search_words.create_pin(body, principal=principal)
+        location = location_of(request, "search", "pins", str(pinned.row.id))
+        return respond_stored(PinnedResultView.of(pinned), etag=etag(pinned.row), location=location)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_PIN_CREATION, create, principal=principal, content=content)
@@ -287,7 +274,7 @@ async def list_pins(
     "/search/pins/{id}",
     operation_id="getPin",
     summary="Get a pinned result",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_pin(
     pin_id: PinPath, principal: ReadsProviders, services: UsesServices, response: Response
@@ -302,7 +289,7 @@ async def get_pin(
     "/search/pins/{id}",
     operation_id="putPin",
     summary="Replace a pinned result",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
 )
 async def put_pin(
     pin_id: PinPath,

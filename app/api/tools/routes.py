@@ -1,13 +1,14 @@
 """`/tools`: list, read, change and delete tools, one or many at once. Calls are in `app.agents.call`."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access import require_recent
 from app.api.authorisation import requires
+from app.api.crud import ETAG
 from app.api.dependencies import (
     UsesDatabase,
     UsesFeed,
@@ -52,9 +53,6 @@ DeletesTools = Annotated[Principal, Depends(requires("providers:write", recent=T
 ToolPath = Annotated[
     str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
 ]
-_ETAG: dict[int | str, dict[str, Any]] = {
-    200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
-}
 
 
 async def suggest_similar_tools(request: Request) -> AsyncIterator[None]:
@@ -123,7 +121,7 @@ async def list_tools(
     operation_id="getTool",
     summary="Get a tool",
     tags=["tools"],
-    responses=problem_responses(404, 409) | _ETAG,
+    responses=problem_responses(404, 409) | {200: {"headers": ETAG}},
     dependencies=[SuggestsTools],
 )
 async def get_tool(
@@ -165,7 +163,7 @@ async def get_tool(
     operation_id="updateTool",
     summary="Update a tool",
     tags=["tools"],
-    responses=problem_responses(400, 404, 412, 413, 415) | _ETAG,
+    responses=problem_responses(400, 404, 412, 413, 415) | {200: {"headers": ETAG}},
     dependencies=[SuggestsTools],
 )
 async def update_tool(

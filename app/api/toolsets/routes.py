@@ -1,13 +1,14 @@
 """`/toolsets`: create, list, read, replace, delete and search toolsets."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from app.api.authorisation import requires
+from app.api.crud import ETAG, describe_created, respond_stored
 from app.api.dependencies import UsesPageLinks, UsesSettings, location_of, services_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
 from app.api.toolsets.schemas import (
     ToolsetCreate,
@@ -18,16 +19,13 @@ from app.api.toolsets.schemas import (
     ToolsetView,
 )
 from app.core.resource_names import TOOLSET_NAME
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.search.parameters import MAX_QUERY_LENGTH
 from app.security.principal import Principal
 from app.toolsets.service import SeenToolset, ToolsetService
 
 router = APIRouter(tags=["toolsets"])
 _CREATION: Final = IdempotentOperation("createToolset", seconds=60)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
@@ -53,11 +51,7 @@ UsesToolsets = Annotated[ToolsetService, Depends(_service)]
     status_code=201,
     response_model=ToolsetView,
     responses={
-        201: {
-            "model": ToolsetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the toolset."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(ToolsetView, "Path of the toolset.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -104,7 +98,7 @@ async def list_toolsets(
     "/toolsets/{name}",
     operation_id="getToolset",
     summary="Get a toolset",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_toolset(
     name: ToolsetPath,
@@ -125,12 +119,8 @@ async def get_toolset(
     summary="Replace or create a toolset",
     response_model=ToolsetView,
     responses={
-        200: {"headers": _ETAG},
-        201: {
-            "model": ToolsetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the toolset."), **_ETAG},
-        },
+        200: {"headers": ETAG},
+        201: describe_created(ToolsetView, "Path of the toolset."),
         **problem_responses(400, 412, 413, 415),
     },
 )
@@ -165,9 +155,6 @@ async def delete_toolset(
 
 
 def _respond(request: Request, toolset: SeenToolset, *, is_new: bool) -> Response:
-    headers = {"ETag": toolset.etag}
-    if is_new:
-        headers["Location"] = location_of(request, "toolsets", toolset.row.name)
+    location = location_of(request, "toolsets", toolset.row.name) if is_new else None
     view = ToolsetView.of(toolset, base_url=services_of(request).settings.base_url)
-    status = 201 if is_new else 200
-    return Response(view.model_dump_json(), status, headers=headers, media_type="application/json")
+    return respond_stored(view, etag=toolset.etag, location=location)
