@@ -49,6 +49,24 @@ class KeyDescription:
     purpose: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFilters:
+    """Which keys: with `q`, those whose name, owner or purpose contains it, and with `toolset`, those that
+    are limited to it.
+
+    `state` is active, expired, revoked, or expiring: valid now, but not for long. Without it, revoked keys
+    are among them with `include_revoked`.
+    """
+
+    q: str | None = None
+    state: Literal["active", "expiring", "expired", "revoked"] | None = None
+    include_revoked: bool = False
+    toolset: str | None = None
+
+
+UNREVOKED_KEYS: Final = KeyFilters()
+
+
 def grant_of(row: Key) -> Grant:
     """Return the rights of a stored key."""
     return Grant(
@@ -263,34 +281,28 @@ async def list_keys(
     page: PageRequest = NEWEST_KEYS,
     *,
     principal: Principal,
-    include_revoked: bool = False,
-    q: str | None = None,
-    state: str | None = None,
-    toolset: str | None = None,
+    filters: KeyFilters = UNREVOKED_KEYS,
     expiring_within: timedelta = timedelta(0),
 ) -> Page[Key]:
-    """Return a page of the keys that the principal may see; with `q`, those whose name, owner or purpose
-    contains it, and with `toolset`, those that are limited to it.
-
-    `state` is active, expired, revoked, or expiring: valid now, but not after `expiring_within`. Without it,
-    revoked keys are among them with `include_revoked`. Raise InvalidInput for another list's cursor.
+    """Return a page of the keys that the principal may see. The state expiring is: valid now, but not after
+    `expiring_within`. Raise InvalidInput for another list's cursor.
     """
     revoked, expired = col(Key.revoked_at).is_not(None), col(Key.expires_at) <= func.now()
     query = _visible(principal)
-    if state == "revoked":
+    if filters.state == "revoked":
         query = query.where(revoked)
-    elif state is not None or not include_revoked:
+    elif filters.state is not None or not filters.include_revoked:
         query = query.where(~revoked)
-    if state == "expired":
+    if filters.state == "expired":
         query = query.where(expired)
-    elif state == "active":
+    elif filters.state == "active":
         query = query.where(func.coalesce(~expired, true()))
-    elif state == "expiring":
+    elif filters.state == "expiring":
         query = query.where(*_expires(expiring_within))
-    if toolset is not None:
-        query = query.where(literal(toolset) == any_(col(Key.toolsets)))
-    if q is not None:
-        query = query.where(contains(q, col(Key.name), col(Key.owner), col(Key.purpose)))
+    if filters.toolset is not None:
+        query = query.where(literal(filters.toolset) == any_(col(Key.toolsets)))
+    if filters.q is not None:
+        query = query.where(contains(filters.q, col(Key.name), col(Key.owner), col(Key.purpose)))
     return await read_page(session, query, ordering=_ORDER, page=page)
 
 

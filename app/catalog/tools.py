@@ -31,7 +31,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
+from app.core.suggestions import MAX_CANDIDATES, closest
 from app.protocols.registry import DEFAULT, PROTOCOLS
+from app.security.principal import Principal
 from app.security.requirements import SecurityRequirements, compile_security
 from app.storage.models import TENANT, Override, Provider, Tool
 
@@ -294,6 +296,13 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
     return and_(*rules)
 
 
+def visible_tool_names(principal: Viewer) -> Select[Any] | None:
+    """Return a query for the names of the tools that a principal limited to tags may see; None for others."""
+    if principal.tags is None:
+        return None
+    return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
+
+
 async def visible_providers(
     session: AsyncSession,
     principal: Viewer,
@@ -316,6 +325,19 @@ async def visible_providers(
         is_named = col(Provider.name) == any_(cast(sorted(names), ARRAY(Text)))
         own, by_tool = own.where(is_named), by_tool.where(is_named)
     return frozenset((await session.execute(union(own, by_tool))).scalars())
+
+
+async def similar_providers(session: AsyncSession, name: str, *, principal: Principal) -> list[str]:
+    """Return up to three names of providers similar to an unknown name, of those that the key may list.
+
+    Of more than 2,000 providers, those with the same first letter are compared first.
+    """
+    if not principal.has_scope("providers:read"):
+        return []
+    initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
+    query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
+    rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
+    return closest(name, rows.scalars(), limit=3)
 
 
 async def providers_with_tags(session: AsyncSession, tags: Collection[str]) -> frozenset[tuple[str, str]]:

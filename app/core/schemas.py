@@ -1,7 +1,7 @@
 """Types and models that the HTTP resources share: problems (RFC 9457), storable text, names, rate limits."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from uuid import UUID
 
@@ -378,6 +378,8 @@ def location_header(description: str) -> dict[str, Any]:
     }
 
 
+_FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
+_LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -392,6 +394,11 @@ def _require_rfc3339(value: object) -> object:
 Rfc3339DateTime = Annotated[
     AwareDatetime, BeforeValidator(_require_rfc3339, json_schema_input_type=AwareDatetime)
 ]
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """Return a moment in UTC, at most a day from the first or last one, beyond which it could not be."""
+    return None if moment is None else max(_FIRST_MOMENT, min(moment, _LAST_MOMENT)).astimezone(UTC)
 
 
 class TokenHolder(BaseModel):

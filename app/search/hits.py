@@ -7,9 +7,11 @@ from uuid import UUID
 
 import orjson
 
+from app.catalog.availability import is_available
 from app.core import exact_json
 from app.formats.dialects.cost import tool_cost
 from app.formats.dialects.signature import signature
+from app.protocols.command_routing import CommandRouter
 from app.search.conditions import ToolCondition
 from app.search.explanation import Explanation
 from app.security.requirements import SlotAlternatives
@@ -107,3 +109,17 @@ def hits_json(
         for hit in hits
     )
     return b'{"items":[%s]}' % items
+
+
+async def hit_availability(
+    hits: Sequence[Hit], commands: CommandRouter, *, tenant_id: UUID
+) -> Callable[[ExecutorCommand], bool | None]:
+    """Return what tells of the command of a hit whether an executor is connected that executes it.
+
+    Of tools that no executor executes, nothing is read.
+    """
+    if any(hit.executor_command is not None for hit in hits):
+        await commands.follow_workers()
+    return lambda command: is_available(
+        commands, tenant_id=tenant_id, provider=command.provider, command_name=command.command_name
+    )

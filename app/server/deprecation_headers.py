@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.authorise import iter_routes
+from app.api.authorisation import iter_routes
 from app.api.deprecation import Deprecation, deprecation_of
 
 _HEADERS: Final = {

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from app.access import public_route, requires
+from app.api.authorisation import public_route, requires
 from app.api.dependencies import services_of
 from app.catalog.tools import visible_providers
 from app.core.errors import Overloaded, Unavailable

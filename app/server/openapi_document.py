@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.access.authorise import ANY_KEY, PUBLIC, alternative_scopes, declared_scope, iter_routes
+from app.access.authorise import ANY_KEY, PUBLIC
 from app.agents.call.endpoint import CALL_ROUTE, TOOLSET_CALL_ROUTE
 from app.agents.call.operation import (
     OPERATION_ID,
@@ -24,6 +24,7 @@ from app.agents.ubp import COMMANDS_ROUTE
 from app.agents.ubp.operation import OPERATION_ID as COMMAND_OPERATION_ID
 from app.agents.ubp.operation import command_components, command_operation
 from app.agents.utcp.manual_schema import manual_components
+from app.api.authorisation import alternative_scopes, declared_scope, iter_routes
 from app.api.providers.request_bodies import request_components
 from app.core.schemas import Problem
 from app.core.settings import Settings

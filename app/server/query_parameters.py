@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.access.authorise import authorise_route, iter_routes
+from app.api.authorisation import authorise_route, iter_routes
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
 

@@ -11,8 +11,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from app.access import declared_scope
-from app.access.authorise import iter_routes
+from app.api.authorisation import declared_scope, iter_routes
 from app.core.settings import Settings
 from app.main import create_app
 from app.security.scopes import ADMIN, SCOPES

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.access.authorise import iter_routes
+from app.api.authorisation import iter_routes
 from tests.harness.application import Application
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.profiles import Applications

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from app.access import KeyVerifier, anonymous_if, authorise, public_route, requires
+from app.access import KeyVerifier, authorise
 from app.access.repository import create_key
+from app.api.authorisation import anonymous_if, public_route, requires
 from app.api.events import routes as routes_events
 from app.api.keys import routes
 from app.api.me import routes as routes_me

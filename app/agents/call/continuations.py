@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices
 from app.calls.results import ResultBudget, read_continuation
 from app.core import exact_json

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from app.access import requires
 from app.agents.tests.definition import AgentTestRequest
 from app.agents.tests.junit import junit_xml
 from app.agents.tests.runs import AgentTestRuns, StoredTest, TestHeaders
 from app.agents.tests.schemas import AgentTestRun
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices, location_of
 from app.api.streams.connection import until_disconnected
 from app.calls import ClientDisconnected

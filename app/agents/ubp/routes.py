@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, services_of
 from app.catalog.tools import visible_providers
 from app.core.pagination import ItemField, PageQuery, page_of_items

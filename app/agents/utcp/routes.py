@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from sqlalchemy import select
 from sqlmodel import col
 
-from app.access import anonymous_if
 from app.agents.utcp.direct import DirectManuals
 from app.agents.utcp.manual_schema import MANUAL_COMPONENT
 from app.agents.utcp.manuals import Manuals
 from app.agents.utcp.provider_manuals import ManualSelection, Representation
 from app.agents.utcp.toolset_manuals import ToolsetManuals
+from app.api.authorisation import anonymous_if
 from app.api.dependencies import UsesDatabase, services_of
 from app.api.lists import TagFilter
 from app.core.errors import Forbidden, LoopDetected, Unauthenticated, not_found

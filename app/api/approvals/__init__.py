@@ -3,12 +3,10 @@
 from fastapi import FastAPI
 
 from app.api.approvals.routes import router
-from app.api.approvals.routes_requirements import router as requirements_router
 
-__all__ = ["install", "router"]
+__all__ = ["install"]
 
 
 def install(app: FastAPI) -> None:
     """Add the routes of approvals."""
     app.include_router(router)
-    app.include_router(requirements_router)

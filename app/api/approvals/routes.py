@@ -1,4 +1,4 @@
-"""`/approvals`: list, read, approve and reject what waits for the decision of another key."""
+"""`/approvals`: list, decide and withdraw them; `/approval-requirements`: what requires them."""
 
 import asyncio
 from typing import Annotated, Any, Final
@@ -7,16 +7,19 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel
 
-from app.access import requires, requires_any
 from app.api.approvals.schemas import (
     ApprovalDecision,
     ApprovalPage,
     ApprovalQuery,
     ApprovalRequest,
+    ApprovalRequirementPage,
+    ApprovalRequirementQuery,
+    ApprovalRequirementView,
     ApprovalResult,
     ApprovalSummary,
     ApprovalView,
 )
+from app.api.authorisation import requires, requires_any
 from app.api.dependencies import UsesPageLinks, UsesServices
 from app.calls.approvals.kinds import Decision
 from app.core import exact_json
@@ -187,3 +190,63 @@ def _respond(view: BaseModel, exact: dict[str, Any], headers: dict[str, str] | N
     """Return a response with a view, in which the `exact` members have their digits and all their levels."""
     body = exact_json.dumps({**view.model_dump(mode="json", exclude=set(exact)), **exact})
     return Response(body, media_type="application/json", headers=headers)
+
+
+Decides = Annotated[Principal, Depends(requires("approvals:decide"))]
+Removes = Annotated[Principal, Depends(requires("approvals:decide", recent=True))]
+RequirementPath = Annotated[UUID, Path(alias="id", description="Id of a requirement of approval.")]
+
+
+@router.get(
+    "/approval-requirements",
+    operation_id="listApprovalRequirements",
+    summary="List what requires approval",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_approval_requirements(
+    principal: Decides,
+    services: UsesServices,
+    links: UsesPageLinks,
+    query: Annotated[ApprovalRequirementQuery, Query()],
+) -> ApprovalRequirementPage:
+    """List the operations whose calls require approval, whatever tool makes them, newest first. They are
+    kept when a tool is deleted or registered under another name.
+    """
+    page = await services.approval_requirements.page(
+        query.page(), principal=principal, provider=query.provider, q=query.q
+    )
+    links.set(page.next_cursor)
+    return ApprovalRequirementPage.of(page, [ApprovalRequirementView.of(row) for row in page.rows])
+
+
+@router.get(
+    "/approval-requirements/{id}",
+    operation_id="getApprovalRequirement",
+    summary="Get a requirement of approval",
+    responses=problem_responses(404),
+)
+async def get_approval_requirement(
+    requirement_id: RequirementPath, principal: Decides, services: UsesServices
+) -> ApprovalRequirementView:
+    """Return an operation whose calls require approval."""
+    return ApprovalRequirementView.of(
+        await services.approval_requirements.get(requirement_id, principal=principal)
+    )
+
+
+@router.delete(
+    "/approval-requirements/{id}",
+    operation_id="deleteApprovalRequirement",
+    summary="Remove a requirement of approval",
+    status_code=204,
+    responses=problem_responses(404, 409),
+)
+async def delete_approval_requirement(
+    requirement_id: RequirementPath, principal: Removes, services: UsesServices
+) -> None:
+    """Remove a requirement: tools that are registered from now on may make such calls without approval.
+
+    409 where a tool of this operation requires approval still: change `requires_approval` of the tool, which
+    removes the requirement, too.
+    """
+    await services.approval_requirements.remove(requirement_id, principal=principal)

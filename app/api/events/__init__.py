@@ -2,12 +2,11 @@
 
 from fastapi import FastAPI
 
-from app.api.events import routes, routes_stream
+from app.api.events.routes import router
 
 __all__ = ["install"]
 
 
 def install(app: FastAPI) -> None:
     """Add the routes of audit events."""
-    for part in (routes, routes_stream):
-        app.include_router(part.router)
+    app.include_router(router)

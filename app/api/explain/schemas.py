@@ -1,12 +1,12 @@
 """The response of `GET /explain`."""
 
-from collections.abc import Sequence
 from typing import Self
 
 from pydantic import BaseModel, Field
 
-from app.calls.explanation import Check, CheckName, Explanation
+from app.calls.explanation import Check, CheckName
 from app.core.schemas import UpstreamModeInput
+from app.toolsets.explanation import AccessExplanation
 
 
 class CheckView(BaseModel):
@@ -65,17 +65,16 @@ class ExplanationView(BaseModel):
     )
 
     @classmethod
-    def of(cls, explanation: Explanation, *, key_id: str, key_name: str, before: Sequence[Check]) -> Self:
-        """Return the view of an explanation, with the checks of the key itself `before` its others."""
-        checks = [*before, *explanation.checks]
-        is_valid = all(check.passed is not False for check in before)
-        results = {check.passed for check in checks if check.required}
+    def of(cls, explanation: AccessExplanation) -> Self:
+        """Return the view of an explanation."""
+        mode = explanation.mode
         return cls(
-            key_id=key_id,
-            key_name=key_name,
+            key_id=explanation.key_id,
+            key_name=explanation.key_name,
             tool=explanation.tool,
             provider=explanation.provider,
-            may_see=explanation.may_see if is_valid else False,
-            may_call=False if False in results else None if None in results else True,
-            checks=[CheckView.of(check) for check in checks],
+            may_see=explanation.may_see,
+            may_call=explanation.may_call,
+            upstream=None if mode is None else UpstreamModeInput.model_validate(mode.to_stored()),
+            checks=[CheckView.of(check) for check in explanation.checks],
         )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices
 from app.api.exports.schemas import (
     LIST_LIMIT,

@@ -1,13 +1,15 @@
 """`/keys`: create, list, read, change, rotate and revoke API keys."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
-from app.access.authorise import Requires, requires
-from app.api.dependencies import UsesPageLinks, location_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
-from app.api.keys.dependencies import UsesKeys
+from app.access.keys.service import KeyService, StoredKey, etag
+from app.access.keys.warnings import KeyWarningPolicy
+from app.api.authorisation import Requires, requires
+from app.api.crud import ETAG, describe_created, respond_stored
+from app.api.dependencies import UsesPageLinks, location_of, services_of
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.keys.schemas import (
     KeyCreate,
     KeyCreated,
@@ -17,10 +19,9 @@ from app.api.keys.schemas import (
     KeyRotation,
     KeyView,
 )
-from app.api.keys.service import StoredKey, etag
 from app.api.lists import IfMatch
 from app.core import exact_json
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 from app.security.secret import Secret
@@ -29,15 +30,21 @@ router = APIRouter(tags=["keys"])
 _CREATION: Final = IdempotentOperation("createKey", seconds=60, retention_seconds=600)
 """The stored response has the text of the key, sealed: so it is stored for ten minutes only."""
 _ROTATION: Final = IdempotentOperation("rotateKey", seconds=60, retention_seconds=600)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 _DEFAULT_ROTATION: Final = KeyRotation()
 
 ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
 ChangesKeys = Annotated[Principal, Depends(requires("keys:manage", recent=True))]
 RotatesKeys = Annotated[Principal, Depends(Requires(None, recent=True))]
 KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key, as in `GET /keys`.")]
+
+
+async def _keys(request: Request) -> KeyService:
+    services = services_of(request)
+    policy = KeyWarningPolicy.from_settings(services.settings)
+    return KeyService(services.database, services.vault, services.feed, policy)
+
+
+UsesKeys = Annotated[KeyService, Depends(_keys)]
 
 
 @router.post(
@@ -47,11 +54,7 @@ KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key
     status_code=201,
     response_model=KeyCreated,
     responses={
-        201: {
-            "model": KeyCreated,
-            "description": "Created",
-            "headers": {**location_header("Path of the key."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(KeyCreated, "Path of the key.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -66,7 +69,7 @@ async def create_key(
     """
 
     async def create() -> Response:
-        return _created(request, *await keys.create(body, principal=principal))
+        return _created(request, *await keys.create(body.to_draft(), principal=principal))
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -85,29 +88,29 @@ async def list_keys(
     query: Annotated[KeyQuery, Query()],
 ) -> KeyPage:
     """List the keys, newest first unless `sort` says otherwise."""
-    page = await keys.page(query, principal=principal)
+    page = await keys.page(query.page(), filters=query.to_filters(), principal=principal)
     links.set(page.next_cursor)
-    return KeyPage.of(page, [KeyView.of(stored.row, stored.warnings) for stored in page.rows])
+    return KeyPage.of(page, [KeyView.of(key) for key in page.rows])
 
 
 @router.get(
     "/keys/{key_id}",
     operation_id="getKey",
     summary="Get an API key",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys, response: Response) -> KeyView:
     """Get a key; 404 for a revoked key."""
     stored = await keys.get(key_id, principal=principal)
     response.headers["ETag"] = etag(stored.row)
-    return KeyView.of(stored.row, stored.warnings)
+    return KeyView.of(stored)
 
 
 @router.patch(
     "/keys/{key_id}",
     operation_id="updateKey",
     summary="Update an API key",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
 )
 async def update_key(
     key_id: KeyIdPath,
@@ -124,9 +127,9 @@ async def update_key(
     change its own rights. 409 for an `expires_at` in the past; to end a key now, revoke it. `providers` must
     exist, as in `POST /keys`.
     """
-    stored = await keys.change(key_id, patch, if_match=if_match, principal=principal)
+    stored = await keys.change(key_id, patch.to_change(), if_match=if_match, principal=principal)
     response.headers["ETag"] = etag(stored.row)
-    return KeyView.of(stored.row, stored.warnings)
+    return KeyView.of(stored)
 
 
 @router.post(
@@ -136,11 +139,7 @@ async def update_key(
     status_code=201,
     response_model=KeyCreated,
     responses={
-        201: {
-            "model": KeyCreated,
-            "description": "Created",
-            "headers": {**location_header("Path of the successor."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(KeyCreated, "Path of the successor.", idempotent=True),
         **problem_responses(400, 404, 409, 413, 415),
     },
 )
@@ -161,7 +160,8 @@ async def rotate_key(
     """
 
     async def rotate() -> Response:
-        return _created(request, *await keys.rotate(key_id, body, principal=principal))
+        successor = await keys.rotate(key_id, body.to_change(), overlap=body.overlap, principal=principal)
+        return _created(request, *successor)
 
     content = exact_json.dumps([key_id, body.model_dump(mode="json", exclude_unset=True)])
     return await idempotency.respond(_ROTATION, rotate, principal=principal, content=content)
@@ -182,7 +182,6 @@ async def revoke_key(key_id: KeyIdPath, principal: ChangesKeys, keys: UsesKeys) 
 
 
 def _created(request: Request, text: Secret, stored: StoredKey) -> Response:
-    body = KeyCreated.with_text(stored.row, stored.warnings, text.reveal()).model_dump_json()
+    view = KeyCreated.with_text(stored, text.reveal())
     location = location_of(request, "keys", stored.row.key_id)
-    headers = {"Cache-Control": "no-store", "ETag": etag(stored.row), "Location": location}
-    return Response(body, 201, headers=headers, media_type="application/json")
+    return respond_stored(view, etag=etag(stored.row), location=location, no_store=True)

@@ -1,43 +1,37 @@
-"""Request and response bodies of `/keys` and `/events`."""
+"""Request and response models of `/keys`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
-from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from app.access.events import EventFilters
-from app.access.key_warnings import KeyWarning, WarningCode
-from app.access.repository import KeyDescription, KeyState, state_of
+from app.access.keys.service import KeyChange, KeyDraft, StoredKey
+from app.access.keys.warnings import WarningCode
+from app.access.repository import KeyDescription, KeyFilters, KeyState, state_of
 from app.core.pagination import PageQuery
+from app.core.pagination.page_request import ONE_LINE
 from app.core.schemas import (
     ACCEPT_INTEGRAL_FLOAT,
     PageModel,
     ProviderName,
     RateLimitInput,
     Rfc3339DateTime,
-    StreamedPage,
     StrictModel,
     ToolsetName,
     UpstreamModeInput,
+    in_utc,
 )
 from app.core.upstream_mode import UpstreamMode
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant, RepairMode, SchemaForm
 from app.security.scopes import Scope
-from app.storage.models import Event, Key
 from app.toolsets.definition import SCHEMAS
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
-_LINE = r"^[^\u0000-\u001F\u007F]+$"
 _LINE_OR_EMPTY = r"^[^\u0000-\u001F\u007F]*$"
-_FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)
-_LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC)
 
-Line = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
-Filter = Annotated[str, Field(min_length=1, max_length=300, pattern=_LINE)]
+Line = Annotated[str, Field(min_length=1, max_length=100, pattern=ONE_LINE)]
 KeyId = Annotated[str, Field(pattern=KEY_ID_PATTERN, examples=["AbCdEfGhJkMn"])]
 Owner = Annotated[str, Field(max_length=200, pattern=_LINE_OR_EMPTY, examples=["billing@example.com"])]
 Purpose = Annotated[str, Field(max_length=500, pattern=_LINE_OR_EMPTY, examples=["Nightly invoices"])]
@@ -100,22 +94,24 @@ class KeyCreate(StrictModel):
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
     schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
-    def description(self) -> KeyDescription:
-        """Return what the key is told apart by."""
-        return KeyDescription(self.name, self.owner, self.purpose)
-
-    def grant(self) -> Grant:
-        """Return the requested rights, with `expires_at` in UTC."""
-        return Grant(
+    def to_draft(self) -> KeyDraft:
+        """Return the key to be created, with `expires_at` in UTC."""
+        grant = Grant(
             scopes=frozenset(self.scopes),
             providers=_names(self.providers),
             tags=_names(self.tags),
             toolsets=_names(self.toolsets),
-            expires_at=_in_utc(self.expires_at),
+            expires_at=in_utc(self.expires_at),
             rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
             argument_repair=self.argument_repair,
             upstream=_mode(self.upstream),
             schemas=self.schemas,
+        )
+        return KeyDraft(
+            KeyDescription(self.name, self.owner, self.purpose),
+            grant,
+            providers=self.providers or (),
+            allow_unknown_providers=self.allow_unknown_providers,
         )
 
 
@@ -156,33 +152,27 @@ class KeyPatch(StrictModel):
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
     schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
-    def changed_description(self, description: KeyDescription) -> KeyDescription:
-        """Return a description with the changes."""
-        changed = {name: getattr(self, name) for name in ("name", "owner", "purpose") if name in self._given}
-        return replace(description, **changed)
-
-    def changed_grant(self, grant: Grant) -> Grant:
-        """Return rights with the changes."""
-        changed: dict[str, Any] = {}
-        if "scopes" in self._given:
-            changed["scopes"] = frozenset(self.scopes)
-        for name in ("providers", "tags", "toolsets"):
-            if name in self._given:
-                changed[name] = _names(getattr(self, name))
-        if "expires_at" in self._given:
-            changed["expires_at"] = _in_utc(self.expires_at)
-        if "rate_limit" in self._given:
-            changed["rate_limit"] = None if self.rate_limit is None else self.rate_limit.to_rate_limit()
-        for name in ("argument_repair", "schemas"):
-            if name in self._given:
-                changed[name] = getattr(self, name)
-        if "upstream" in self._given:
-            changed["upstream"] = _mode(self.upstream)
-        return replace(grant, **changed)
-
-    @property
-    def _given(self) -> set[str]:
-        return self.model_fields_set
+    def to_change(self) -> KeyChange:
+        """Return what the key is to get: the members that were given, with `expires_at` in UTC."""
+        rights = {
+            "scopes": frozenset(self.scopes),
+            "providers": _names(self.providers),
+            "tags": _names(self.tags),
+            "toolsets": _names(self.toolsets),
+            "expires_at": in_utc(self.expires_at),
+            "rate_limit": None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
+            "argument_repair": self.argument_repair,
+            "upstream": _mode(self.upstream),
+            "schemas": self.schemas,
+        }
+        description = {"name": self.name, "owner": self.owner, "purpose": self.purpose}
+        given = self.model_fields_set
+        return KeyChange(
+            {name: value for name, value in rights.items() if name in given},
+            {name: value for name, value in description.items() if name in given},
+            providers=self.providers or (),
+            allow_unknown_providers=self.allow_unknown_providers,
+        )
 
 
 class KeyRotation(StrictModel):
@@ -201,11 +191,15 @@ class KeyRotation(StrictModel):
         "expired. Later than that only within the rights of the requesting key.",
     )
 
-    def changed_grant(self, grant: Grant) -> Grant:
-        """Return the rights of the successor of a key with these rights."""
-        if "expires_at" not in self.model_fields_set:
-            return grant
-        return replace(grant, expires_at=_in_utc(self.expires_at))
+    @property
+    def overlap(self) -> timedelta:
+        """For how long the rotated key remains valid."""
+        return timedelta(seconds=self.overlap_seconds)
+
+    def to_change(self) -> KeyChange:
+        """Return the rights that the successor is to get, other than those of the key."""
+        is_given = "expires_at" in self.model_fields_set
+        return KeyChange({"expires_at": in_utc(self.expires_at)} if is_given else {})
 
 
 class RateLimitView(BaseModel):
@@ -222,11 +216,6 @@ class KeyWarningView(BaseModel):
     code: WarningCode = Field(description="What the warning is about; new codes may be added.")
     detail: str
     hint: str = Field(description="What to do.")
-
-    @classmethod
-    def list_of(cls, warnings: Sequence[KeyWarning]) -> list[Self]:
-        """Return the views of warnings."""
-        return [cls(code=one.code, detail=one.detail, hint=one.hint) for one in warnings]
 
 
 class KeyView(BaseModel):
@@ -263,9 +252,9 @@ class KeyView(BaseModel):
     )
 
     @classmethod
-    def of(cls, row: Key, warnings: Sequence[KeyWarning]) -> Self:
+    def of(cls, key: StoredKey) -> Self:
         """Return the view of a stored key."""
-        return cls.model_validate(_view_fields(row, warnings))
+        return cls.model_validate(_members_of(key), from_attributes=True)
 
 
 class KeyCreated(KeyView):
@@ -274,9 +263,9 @@ class KeyCreated(KeyView):
     key: str = Field(description="The key itself. Only a digest of it is stored.", examples=["ugw_..."])
 
     @classmethod
-    def with_text(cls, row: Key, warnings: Sequence[KeyWarning], text: str) -> Self:
+    def with_text(cls, key: StoredKey, text: str) -> Self:
         """Return the view of a key that was just created, with its text."""
-        return cls.model_validate({**_view_fields(row, warnings), "key": text})
+        return cls.model_validate({**_members_of(key), "key": text}, from_attributes=True)
 
 
 class KeyPage(PageModel[KeyView]):
@@ -300,80 +289,16 @@ class KeyQuery(PageQuery):
     include_revoked: bool = Field(default=False, description="Without `state`: revoked keys, too.")
     toolset: ToolsetName | None = Field(None, description="Only keys that are limited to this toolset.")
 
-
-class EventView(BaseModel):
-    """An audit event: one change in the control plane."""
-
-    id: UUID
-    at: datetime
-    actor: str = Field(description="Id of the API key that made the change, or name of the command.")
-    action: str = Field(examples=["created"])
-    object_type: str = Field(examples=["provider"])
-    object_name: str = Field(examples=["library"])
-    detail: dict[str, Any]
-
-    @classmethod
-    def from_row(cls, row: Event) -> Self:
-        """Return the view of a stored event."""
-        return cls.model_validate({name: getattr(row, name) for name in cls.model_fields})
+    def to_filters(self) -> KeyFilters:
+        """Return which keys are listed."""
+        return KeyFilters(self.q, self.state, self.include_revoked, self.toolset)
 
 
-class EventPage(StreamedPage[EventView]):
-    """A page of events."""
-
-
-class EventSelection(BaseModel):
-    """Filters of events."""
-
-    actor: Filter | None = Field(None, description="Only changes with the API key of this id.")
-    action: Filter | None = Field(None, description="Only this kind of change.", examples=["updated"])
-    object_type: Filter | None = Field(None, description="Only changes of objects of this type.")
-    object_name: Filter | None = Field(None, description="Only changes of objects of this name.")
-    since: Rfc3339DateTime | None = Field(None, description="Only changes at or after this time, RFC 3339.")
-    until: Rfc3339DateTime | None = Field(None, description="Only changes before this time, RFC 3339.")
-
-    def filters(self, *, actor: str | None, q: str | None = None) -> EventFilters:
-        """Return these filters, with another actor, and the search for a text."""
-        return EventFilters(
-            actor,
-            self.action,
-            self.object_type,
-            self.object_name,
-            _in_utc(self.since),
-            _in_utc(self.until),
-            q,
-        )
-
-
-class EventQuery(PageQuery, EventSelection):
-    """Order and filters of a list of events. `q` searches action, object type and object name."""
-
-    sort: Literal["at", "-at"] = Field("-at", description="Order of the items; `-` for descending.")
-
-
-class EventCsvQuery(EventSelection):
-    """The filters of an export of events."""
-
-    q: Filter | None = Field(
-        None, description="Only events whose action, object type or object name contains this."
-    )
-    limit: int = Field(10_000, ge=1, le=1_000_000, description="Maximum number of rows.")
-
-
-def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
-    described = (
-        "name", "owner", "purpose", "scopes", "providers", "tags", "toolsets", "rate_limit",
-        "argument_repair", "upstream", "schemas",
-    )  # fmt: skip
-    times = ("created_at", "expires_at", "revoked_at", "last_used_at")
-    fields = (*described, *times, "rotated_from", "successor_id")
-    shown = {name: getattr(row, name) for name in fields}
-    return {
-        "id": row.key_id,
-        "state": state_of(row),
-        "warnings": KeyWarningView.list_of(warnings),
-        **shown,
-    }
+def _members_of(key: StoredKey) -> dict[str, Any]:
+    """Return the members of the view of a key."""
+    row = key.row
+    stored = {name: getattr(row, name) for name in KeyView.model_fields if hasattr(row, name)}
+    return {**stored, "id": row.key_id, "state": state_of(row), "warnings": key.warnings}
 
 
 def _mode(given: UpstreamModeInput | None) -> UpstreamMode | None:
@@ -383,8 +308,3 @@ def _mode(given: UpstreamModeInput | None) -> UpstreamMode | None:
 
 def _names(given: Sequence[str] | None) -> frozenset[str] | None:
     return None if given is None else frozenset(given)
-
-
-def _in_utc(moment: datetime | None) -> datetime | None:
-    # Beyond these, the conversion to UTC would overflow.
-    return None if moment is None else max(_FIRST_MOMENT, min(moment, _LAST_MOMENT)).astimezone(UTC)

@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from app.access import repository
-from app.access.authorise import requires_key
-from app.access.key_warnings import KeyWarningPolicy, read_key_warnings
+from app.access.keys.service import StoredKey
+from app.access.keys.warnings import KeyWarningPolicy, read_key_warnings
+from app.api.authorisation import requires_key
 from app.api.dependencies import UsesServices
 from app.api.keys.schemas import KeyView
 from app.api.me.schemas import (
@@ -46,7 +47,7 @@ async def get_me(principal: AnyKey, services: UsesServices) -> MeView:
                 raise Unauthenticated("The API key was revoked a moment ago.")
             policy = KeyWarningPolicy.from_settings(settings)
             (warnings,) = await read_key_warnings(session, [row], policy, viewer=_viewer(principal))
-            described = KeyView.of(row, warnings).model_dump()
+            described = KeyView.of(StoredKey(row, warnings)).model_dump()
         else:
             described = described_token(principal)
         providers, tools = await count_visible(session, principal)

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, location_of, services_of
 from app.api.plugins.schemas import PluginPage, PluginQuery, PluginSummary, PluginView
 from app.core.pagination import ItemField, page_of_items

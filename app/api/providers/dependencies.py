@@ -5,18 +5,18 @@ from typing import Annotated
 from fastapi import Depends
 
 from app.api.dependencies import UsesServices
-from app.api.providers.credential_check import CredentialChecker
-from app.api.providers.credential_store import CredentialStore
-from app.api.providers.custom_tools import CustomTools
-from app.api.providers.export import Exporter
-from app.api.providers.provider_check import ProviderChecks
-from app.api.providers.provider_health import ProviderHealthReader
-from app.api.providers.provider_store import ProviderStore
-from app.api.providers.toolset_transfer import ToolsetTransfer
-from app.api.providers.variable_store import VariableStore
 from app.calls.approvals.service import ApprovalService
+from app.providers.checks.credentials import CredentialChecker
+from app.providers.checks.health import ProviderHealthReader
+from app.providers.checks.service import ProviderChecks
+from app.providers.credentials.store import CredentialStore
+from app.providers.credentials.variable_store import VariableStore
 from app.providers.registration.jobs import ImportJobs
 from app.providers.registration.service import RegistrationService
+from app.providers.registration.store import ProviderStore
+from app.providers.tools.custom_tools import CustomTools
+from app.providers.transfer.export import Exporter
+from app.providers.transfer.toolsets import ToolsetTransfer
 
 
 async def registry(services: UsesServices) -> RegistrationService:

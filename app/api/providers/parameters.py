@@ -4,7 +4,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query
 
-from app.access import requires
+from app.api import crud
+from app.api.authorisation import requires
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import location_header
 from app.providers.credentials.input_models import SLOT, VARIABLE_NAME
@@ -35,7 +36,5 @@ Prefer = Annotated[
     ),
 ]
 
-ETAG: Final[dict[str, Any]] = {
-    "headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}
-}
+ETAG: Final[dict[str, Any]] = {"headers": crud.ETAG}
 LOCATION: Final[dict[str, Any]] = {"headers": location_header("Path of the import's state.")}

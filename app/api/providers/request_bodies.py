@@ -1,4 +1,4 @@
-"""Models of the request bodies of registrations and imports, for OpenAPI; `request_parser` and `export` read
+"""Models of the request bodies of registrations, imports and variables, for OpenAPI; `request_reader` reads
 them.
 
 Each is one component of the document (`request_components`), which the operations refer to.
@@ -13,6 +13,7 @@ from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel
 from pydantic.json_schema import models_json_schema
 
 from app.core.schemas import ProviderName, StrictModel
+from app.providers.credentials.input_models import NO_NUL
 from app.providers.registration.input_models import (
     DocumentOptionsInput,
     RegistrationFields,
@@ -201,6 +202,20 @@ def import_body() -> dict[str, Any]:
     return _request_body({"application/json": {"schema": _reference(ExportBody.__name__)}})
 
 
+def variable_body() -> dict[str, Any]:
+    """Return the OpenAPI request body of a variable, for the `openapi_extra` of its route."""
+    text = {"type": "string", "maxLength": 65_536, **NO_NUL}
+    value = {"schema": text, "example": "the-secret-of-the-upstream"}
+    return _variable_body(VariableInput.__name__, {"value": "eu", "secret": False}, value)
+
+
+def variables_body() -> dict[str, Any]:
+    """Return the OpenAPI request body of an import of variables, for the `openapi_extra` of its route."""
+    file = {"schema": {"type": "string", "minLength": 1}, "example": "API_TOKEN=secret\n"}
+    example = {"variables": {"API_TOKEN": {"value": "secret"}}}
+    return _variable_body(VariablesInput.__name__, example, file)
+
+
 def request_components() -> dict[str, Any]:
     """Return the schemas that request bodies of registrations, imports and variables refer to, by component
     name.
@@ -258,6 +273,13 @@ def _source_components(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _reference(name: str) -> dict[str, Any]:
     return {"$ref": _REFERENCE + name}
+
+
+def _variable_body(name: str, example: Any, text: dict[str, Any]) -> dict[str, Any]:
+    return _request_body({
+        "application/json": {"schema": _reference(name), "example": example},
+        "text/plain": text,
+    })  # fmt: skip
 
 
 def _request_body(content: dict[str, Any]) -> dict[str, Any]:

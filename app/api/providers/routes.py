@@ -21,15 +21,15 @@ from app.api.providers.parameters import (
     WritesCredentials,
     WritesProviders,
 )
-from app.api.providers.provider_store import ProviderDetails
-from app.api.providers.queries import ProviderQuery
 from app.api.providers.request_bodies import registration_body
+from app.api.providers.request_reader import read_request
 from app.api.providers.responses import ImportRunner, import_response, model_response
 from app.api.providers.schemas import (
     BatchResult,
     ImportView,
     Preview,
     ProviderPage,
+    ProviderQuery,
     ProviderView,
     RefreshedProvider,
     RegisteredProvider,
@@ -39,7 +39,7 @@ from app.calls.approvals.kinds import Decision
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.credentials.permissions import permissions_of
 from app.providers.registration.input_models import ProviderPatch
-from app.providers.registration.request_parser import read_request
+from app.providers.registration.store import ProviderDetails
 
 router = APIRouter(tags=["providers"])
 
@@ -146,7 +146,7 @@ async def list_providers(
     query: Annotated[ProviderQuery, Query()],
 ) -> ProviderPage:
     """List the providers that this key may see."""
-    page = await providers.page(query, principal=principal)
+    page = await providers.page(query.page(), q=query.q, state=query.state, principal=principal)
     links.set(page.next_cursor)
     return ProviderPage.of(page, [summary_of(one) for one in page.rows])
 

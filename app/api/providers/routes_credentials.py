@@ -34,8 +34,8 @@ async def list_credentials(
 
     `destinations` tells, for each slot, where a credential stored without `allowed_origins` would be sent.
     """
-    rows = await credentials.listed(name, principal=principal)
-    found = await credentials.destinations(name, principal=principal)
+    rows = await credentials.list_stored(name, principal=principal)
+    found = await credentials.find_destinations(name, principal=principal)
     destinations = [DestinationView.model_validate(one, from_attributes=True) for one in found]
     return CredentialList(items=[credential_of(row) for row in rows], destinations=destinations)
 

@@ -7,8 +7,13 @@ from fastapi import APIRouter, Query
 from app.api.dependencies import UsesPageLinks
 from app.api.providers.dependencies import UsesChecks, UsesHealth
 from app.api.providers.parameters import ProviderPath, ReadsProviders, WritesProviders
-from app.api.providers.schemas_check import CheckRequest, ProviderCheck
-from app.api.providers.schemas_health import ProviderHealthPage, ProviderHealthQuery
+from app.api.providers.schemas_health import (
+    CheckRequest,
+    ProviderCheck,
+    ProviderHealth,
+    ProviderHealthPage,
+    ProviderHealthQuery,
+)
 from app.core.schemas import PAGE_HEADERS, problem_responses
 
 router = APIRouter(tags=["providers"])
@@ -30,7 +35,9 @@ async def check_provider(
     takes at most 20 seconds. The result is stored for `GET /provider-health`. A provider can be checked 10
     times in a minute.
     """
-    return await checks.check(name, body or CheckRequest(), principal=principal)
+    request = body or CheckRequest()
+    result = await checks.check(name, probe=request.probe, tool=request.tool, principal=principal)
+    return ProviderCheck.model_validate(result, from_attributes=True)
 
 
 @router.get(
@@ -49,6 +56,7 @@ async def list_provider_health(
 
     Breakers are those of the worker that serves the request; the metrics have those of all workers.
     """
-    page = await health.page(query, principal=principal)
+    page = await health.page(query.page(), filters=query.to_filters(), principal=principal)
     links.set(page.next_cursor)
-    return ProviderHealthPage.of(page, page.rows)
+    views = [ProviderHealth.model_validate(report, from_attributes=True) for report in page.rows]
+    return ProviderHealthPage.of(page, views)

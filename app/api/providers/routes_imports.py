@@ -9,14 +9,15 @@ from starlette.responses import JSONResponse
 
 from app.api.dependencies import UsesSettings
 from app.api.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry, UsesToolsetTransfer
-from app.api.providers.export import ExportDocument, read_export
 from app.api.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.api.providers.request_bodies import import_body
+from app.api.providers.request_reader import read_json
 from app.api.providers.responses import ImportRunner, StatusAndModel, import_response, import_view
 from app.api.providers.schemas import BatchResult, ImportView
+from app.api.providers.views import entry_of_toolset
 from app.core.schemas import problem_responses
 from app.providers.registration.batch import ImportProgress
-from app.providers.registration.request_parser import read_json
+from app.providers.transfer.export import ExportDocument, read_export
 
 router = APIRouter(tags=["providers"])
 
@@ -83,8 +84,9 @@ async def import_providers(
         entries = raw.get("toolsets")
         if entries and isinstance(model, BatchResult):
             # After the providers: whatever became of these, a definition may name what does not exist.
-            model.toolsets = await toolsets.import_all(entries, principal=principal)
-            if any(one.outcome == "failed" for one in model.toolsets):
+            imported = await toolsets.import_all(entries, principal=principal)
+            model.toolsets = [entry_of_toolset(toolset) for toolset in imported]
+            if any(toolset.error is not None for toolset in imported):
                 status = 207
         return status, model
 

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api.dependencies import PageLinks, UsesPageLinks, UsesSettings, location_of
 from app.api.providers.dependencies import UsesVariables
 from app.api.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
-from app.api.providers.queries import VariableQuery
+from app.api.providers.request_bodies import variable_body, variables_body
+from app.api.providers.request_reader import read_variable, read_variables
 from app.api.providers.responses import model_response
-from app.api.providers.schemas import VariablePage, VariablesImported, VariableView
-from app.api.providers.variable_bodies import read_variable, read_variables, variable_body, variables_body
-from app.api.providers.variable_store import VariableStore
+from app.api.providers.schemas import VariablePage, VariableQuery, VariablesImported, VariableView
 from app.api.providers.views import variable_of
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.providers.credentials.variable_store import VariableStore
 from app.providers.registration.input_models import VariablePatch
 from app.security.principal import Principal
 
@@ -171,7 +171,7 @@ async def _page(
     principal: Principal,
     links: PageLinks,
 ) -> VariablePage:
-    page = await variables.page(provider, query, principal=principal)
+    page = await variables.page(provider, query.page(), q=query.q, principal=principal)
     links.set(page.next_cursor)
     return VariablePage.of(page, [variable_of(row) for row in page.rows])
 

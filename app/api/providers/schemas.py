@@ -1,4 +1,4 @@
-"""Response models of the control plane. None of them has a field for a secret."""
+"""Response models of the control plane, none of which has a field for a secret, and queries of its lists."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -6,8 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from app.api.providers.toolset_transfer import ToolsetEntry
+from app.core.pagination import PageQuery
 from app.core.schemas import AspectChange, PageModel, Problem
+from app.providers.registration.store import ProviderState
+from app.providers.transfer.toolsets import ToolsetOutcome
 
 
 class StaticValueView(BaseModel):
@@ -105,6 +107,14 @@ class VariableView(BaseModel):
     )
     version: int
     updated_at: datetime
+
+
+class VariableQuery(PageQuery):
+    """Order and filters of a list of variables. `q` searches the name, never the value."""
+
+    sort: Literal["name", "-name", "updated_at", "-updated_at"] = Field(
+        "name", description="Order of the items; `-` for descending."
+    )
 
 
 class VariablePage(PageModel[VariableView]):
@@ -294,6 +304,17 @@ class ProviderSummary(BaseModel):
     updated_at: datetime
 
 
+class ProviderQuery(PageQuery):
+    """Order and filters of a list of providers. `q` searches name, title and description."""
+
+    sort: Literal["name", "-name", "created_at", "-created_at", "updated_at", "-updated_at"] = Field(
+        "name", description="Order of the items; `-` for descending."
+    )
+    state: ProviderState | None = Field(
+        None, description="Only enabled or disabled providers; `pending`: those with changes to approve."
+    )
+
+
 class ProviderPage(PageModel[ProviderSummary]):
     """A page of providers."""
 
@@ -393,6 +414,15 @@ class BatchCounts(BaseModel):
     previewed: int
     unchanged: int
     failed: int
+
+
+class ToolsetEntry(BaseModel):
+    """What became of a toolset of an import."""
+
+    name: str | None
+    outcome: ToolsetOutcome
+    status: int = Field(description="The status of a request with this toolset alone.")
+    problem: dict[str, Any] | None = Field(None, description="Why it was not imported (RFC 9457).")
 
 
 class BatchResult(BaseModel):

@@ -2,7 +2,6 @@
 
 from collections.abc import Set as AbstractSet
 
-from app.api.providers.provider_store import ProviderDetails
 from app.api.providers.schemas import (
     CredentialView,
     CustomTool,
@@ -24,6 +23,7 @@ from app.api.providers.schemas import (
     SourceView,
     StaticValueView,
     ToolPreview,
+    ToolsetEntry,
     UnreadFieldView,
     VariableView,
 )
@@ -34,6 +34,8 @@ from app.providers.credentials.model import EGRESS_SLOT, CredentialSlot, Json, s
 from app.providers.registration.model import RegistrationResult
 from app.providers.registration.persist import HIDDEN_OPTIONS, language_of
 from app.providers.registration.repository import SourceSummary, changes_of, slots_of
+from app.providers.registration.store import ProviderDetails
+from app.providers.transfer.toolsets import ImportedToolset
 from app.security.sealed_credentials import RELEASED_KINDS
 from app.storage.models import Credential, Provider, Revision, Variable
 
@@ -133,6 +135,12 @@ def report_of(report: SourceReport) -> ImportReport:
         servers=[ServerView.model_validate(one.to_json()) for one in report.servers],
         final_url=report.final_url,
     )
+
+
+def entry_of_toolset(toolset: ImportedToolset) -> ToolsetEntry:
+    """Return the outcome of a toolset of an import."""
+    problem = None if toolset.error is None else toolset.error.as_problem()
+    return ToolsetEntry(name=toolset.name, outcome=toolset.outcome, status=toolset.status, problem=problem)
 
 
 def credential_of(row: Credential) -> CredentialView:

@@ -5,9 +5,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from app.access import requires
+from app.api.authorisation import requires
+from app.api.crud import ETAG, describe_created, respond_stored
 from app.api.dependencies import UsesPageLinks, UsesServices, location_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
 from app.api.recordings.schemas import (
     InteractionPage,
@@ -25,15 +26,12 @@ from app.api.recordings.schemas import (
 from app.calls.recordings.document import RecordingDocument
 from app.calls.recordings.service import etag
 from app.core import exact_json
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.core.upstream_mode import RECORDING_NAME
 from app.security.principal import Principal
 
 router = APIRouter(tags=["recordings"])
 _CREATION: Final = IdempotentOperation("createRecording", seconds=60)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 _NO_STORE: Final[dict[int | str, dict[str, Any]]] = {
     200: {"headers": {"Cache-Control": {"schema": {"type": "string"}, "description": "`no-store`."}}}
 }
@@ -55,11 +53,7 @@ InteractionPath = Annotated[UUID, Path(alias="id", description="Id of a recorded
     status_code=201,
     response_model=RecordingView,
     responses={
-        201: {
-            "model": RecordingView,
-            "description": "Created",
-            "headers": {**location_header("Path of the recording."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(RecordingView, "Path of the recording.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -75,12 +69,11 @@ async def create_recording(
     """
 
     async def create() -> Response:
-        made = await services.recordings.create(
+        row = await services.recordings.create(
             body.name, description=body.description, options=body.options, principal=principal
         )
-        headers = {"ETag": etag(made), "Location": location_of(request, "recordings", made.name)}
-        content = RecordingView.of(made).model_dump_json()
-        return Response(content, 201, headers=headers, media_type="application/json")
+        location = location_of(request, "recordings", row.name)
+        return respond_stored(RecordingView.of(row), etag=etag(row), location=location)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -108,7 +101,7 @@ async def list_recordings(
     "/recordings/{name}",
     operation_id="getRecording",
     summary="Get a recording",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_recording(
     name: RecordingPath, principal: ReadsRecordings, services: UsesServices, response: Response
@@ -123,7 +116,7 @@ async def get_recording(
     "/recordings/{name}",
     operation_id="updateRecording",
     summary="Change a recording",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 412, 413, 415)},
 )
 async def update_recording(
     name: RecordingPath,
@@ -154,12 +147,8 @@ async def update_recording(
     summary="Import a recording",
     response_model=RecordingView,
     responses={
-        200: {"headers": _ETAG},
-        201: {
-            "model": RecordingView,
-            "description": "Created",
-            "headers": {**location_header("Path of the recording."), **_ETAG},
-        },
+        200: {"headers": ETAG},
+        201: describe_created(RecordingView, "Path of the recording."),
         **problem_responses(400, 412, 413, 415),
     },
 )
@@ -175,12 +164,9 @@ async def put_recording(
     """Replace a recording by a document that `GET /recordings/{name}/export` returned, here or at another
     gateway, or create it. Runs begin anew. Headers that no live response would pass on are left out.
     """
-    made, is_new = await services.recordings.put(name, body, if_match=if_match, principal=principal)
-    headers = {"ETag": etag(made)}
-    if is_new:
-        headers["Location"] = location_of(request, "recordings", name)
-    content = RecordingView.of(made).model_dump_json()
-    return Response(content, 201 if is_new else 200, headers=headers, media_type="application/json")
+    row, is_new = await services.recordings.put(name, body, if_match=if_match, principal=principal)
+    location = location_of(request, "recordings", name) if is_new else None
+    return respond_stored(RecordingView.of(row), etag=etag(row), location=location)
 
 
 @router.delete(

@@ -2,12 +2,12 @@
 
 from fastapi import FastAPI
 
-from app.api.search import routes, routes_pins, routes_synonyms, routes_usage
+from app.api.search import routes, routes_usage, routes_words
 
 __all__ = ["install"]
 
 
 def install(app: FastAPI) -> None:
     """Add the routes of searches."""
-    for part in (routes, routes_synonyms, routes_pins, routes_usage):
+    for part in (routes, routes_words, routes_usage):
         app.include_router(part.router)

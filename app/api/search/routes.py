@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices
 from app.api.lists import TagFilter
 from app.api.search.explanations import (
@@ -23,19 +23,19 @@ from app.api.search.schemas import (
     ProviderFilter,
     SearchLimit,
     SearchTexts,
+    ToolHit,
     ToolHitsExport,
     ToolsetHit,
     ToolsetHitsExport,
     view_hit,
 )
-from app.api.search.schemas_hits import ToolHit
-from app.api.tools.availability import availability_of_agent_tools, hit_availability
+from app.catalog.availability import read_availability
 from app.core import exact_json
 from app.core.resource_names import TOOLSET_NAME
 from app.core.schemas import problem_responses
 from app.formats.dialects.dialects import Format, Strict
 from app.search.advice import Advice
-from app.search.hits import hits_json
+from app.search.hits import hit_availability, hits_json
 from app.search.index import Filters
 from app.search.parameters import texts_of
 from app.search.search_index import SearchResult
@@ -104,7 +104,7 @@ async def search_tools(
     )
     hits = explained_hits(result.hits) if explain else result.hits
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
-    is_available = await hit_availability(hits, services.commands, principal=principal)
+    is_available = await hit_availability(hits, services.commands, tenant_id=principal.tenant_id)
     conditions = services.conditions
     conditions.refresh_if_due()
     body = hits_json(
@@ -170,7 +170,9 @@ async def _search_view(
     """
     result = await collection.find(ToolSearch(texts, filters, limit, advise=True, explain=explain))
     found = result.tools
-    available = await availability_of_agent_tools(found, services.commands, principal=collection.principal)
+    named = [(tool.provider, tool.command_name) for tool in found]
+    tenant = collection.principal.tenant_id
+    available = await read_availability(named, services.commands, tenant_id=tenant)
     services.conditions.refresh_if_due()
     scores = {hit.name: hit.score for hit in result.search.hits}
     hits: list[ToolHit | ToolsetHit] = []

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, UsesServices
 from app.api.search.schemas_usage import SearchQueryPage, SearchQueryQuery, SearchQueryView, SearchUsageView
 from app.core.resource_names import TOOL_NAME

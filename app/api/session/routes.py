@@ -5,10 +5,11 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.requests import HTTPConnection
 
-from app.access.authorise import Requires, presented_key, public_route
+from app.access.authorise import presented_key
 from app.access.sessions.cookie import delete_cookies, read_cookie, set_cookie
 from app.access.sessions.model import LINK_SECONDS
 from app.access.sessions.site import check_same_origin, site_of, site_url
+from app.api.authorisation import Requires, public_route
 from app.api.dependencies import UsesServices, location_of
 from app.api.session.schemas import SessionCreated, SignInLink
 from app.core.errors import Forbidden, Unauthenticated

@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from app.access import requires
 from app.access.repository import key_names
-from app.api.calls.call_records import visible_calls
+from app.api.authorisation import requires
 from app.api.dependencies import UsesDatabase, UsesSearchVectors
 from app.api.stats.schemas import CallStats, StatsQuery
+from app.calls.log.service import visible_calls
 from app.calls.stats.queries import call_statistics
 from app.core.schemas import problem_responses
 from app.security.principal import Principal

@@ -2,12 +2,11 @@
 
 from fastapi import FastAPI
 
-from app.api.tools import routes, routes_batch
+from app.api.tools.routes import router
 
 __all__ = ["install"]
 
 
 def install(app: FastAPI) -> None:
     """Add the routes of tools."""
-    for part in (routes, routes_batch):
-        app.include_router(part.router)
+    app.include_router(router)

@@ -1,11 +1,14 @@
-"""`/tools`: list, search, read, change and delete tools. Calls are in `app.agents.call`."""
+"""`/tools`: list, read, change and delete tools, one or many at once. Calls are in `app.agents.call`."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.responses import JSONResponse
 
-from app.access import require_recent, requires
+from app.access import require_recent
+from app.api.authorisation import requires
+from app.api.crud import ETAG
 from app.api.dependencies import (
     UsesDatabase,
     UsesFeed,
@@ -15,16 +18,27 @@ from app.api.dependencies import (
     services_of,
 )
 from app.api.lists import IfMatch
-from app.api.tools import service
-from app.api.tools.availability import availability_of
-from app.api.tools.history import tool_history
-from app.api.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSummary
-from app.api.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
+from app.api.tools.schemas import (
+    ToolBatch,
+    ToolBatchResult,
+    ToolDetails,
+    ToolHistoryItem,
+    ToolHistoryPage,
+    ToolHistoryQuery,
+    ToolPage,
+    ToolPatch,
+    ToolQuery,
+    ToolSource,
+    ToolSummary,
+)
+from app.catalog.availability import availability_of_tools
 from app.catalog.tools import ToolView
 from app.core.errors import not_found
 from app.core.resource_names import TOOL_NAME
 from app.core.schemas import PAGE_HEADERS, problem_responses
-from app.providers.registration.tool_history import ToolHistoryWriter
+from app.providers.registration.tool_history import ToolHistoryWriter, read_history
+from app.providers.tools import service
+from app.providers.tools.batch import change_tools
 from app.security.principal import Principal
 from app.security.requirements import slot_alternatives
 from app.services import Services
@@ -39,9 +53,6 @@ DeletesTools = Annotated[Principal, Depends(requires("providers:write", recent=T
 ToolPath = Annotated[
     str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
 ]
-_ETAG: dict[int | str, dict[str, Any]] = {
-    200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
-}
 
 
 async def suggest_similar_tools(request: Request) -> AsyncIterator[None]:
@@ -77,11 +88,15 @@ async def list_tools(
 ) -> Response:
     """List the tools that this key may see."""
     page, usage = await service.list_tools(
-        services.database, query, await services.collections.open_view(principal), services.conditions
+        services.database,
+        query.page(),
+        query.to_filters(),
+        await services.collections.open_view(principal),
+        services.conditions,
     )
     links.set(page.next_cursor)
     services.conditions.refresh_if_due()
-    available = await availability_of(page.rows, services.commands, principal=principal)
+    available = await availability_of_tools(page.rows, services.commands, tenant_id=principal.tenant_id)
     base_url = services.settings.base_url
     found = ToolPage.of(
         page,
@@ -106,7 +121,7 @@ async def list_tools(
     operation_id="getTool",
     summary="Get a tool",
     tags=["tools"],
-    responses=problem_responses(404, 409) | _ETAG,
+    responses=problem_responses(404, 409) | {200: {"headers": ETAG}},
     dependencies=[SuggestsTools],
 )
 async def get_tool(
@@ -138,7 +153,8 @@ async def get_tool(
         # They tell of the inputs that a toolset sets, and of an upstream that is called through the toolset.
         details.call_template, details.security = {}, []
     elif source:
-        details.source = await service.source_of(services.database, tool)
+        texts = await service.source_of(services.database, tool)
+        details.source = ToolSource.model_validate(texts, from_attributes=True)
     return details
 
 
@@ -147,7 +163,7 @@ async def get_tool(
     operation_id="updateTool",
     summary="Update a tool",
     tags=["tools"],
-    responses=problem_responses(400, 404, 412, 413, 415) | _ETAG,
+    responses=problem_responses(400, 404, 412, 413, 415) | {200: {"headers": ETAG}},
     dependencies=[SuggestsTools],
 )
 async def update_tool(
@@ -169,7 +185,7 @@ async def update_tool(
         services.database,
         principal=principal,
         name=name,
-        patch=patch,
+        changes=patch.to_changes(),
         if_match=if_match,
         history=ToolHistoryWriter(principal.key_id, services.settings.tool_history_max),
     )
@@ -221,13 +237,15 @@ async def get_tool_history(
 
     The history is retained while a source does not have the tool, and deleted with its provider.
     """
-    page = await tool_history(database, query, principal=principal, name=name)
+    tool = await service.get_tool(database, principal=principal, name=name)
+    async with database.read_session() as session:
+        page = await read_history(session, tool, query.page(), q=query.q)
     links.set(page.next_cursor)
     return ToolHistoryPage.of(page, [ToolHistoryItem.of(row, principal=principal) for row in page.rows])
 
 
 async def _details(tool: ToolView, services: Services, principal: Principal) -> ToolDetails:
-    (available,) = await availability_of([tool], services.commands, principal=principal)
+    (available,) = await availability_of_tools([tool], services.commands, tenant_id=principal.tenant_id)
     services.conditions.refresh_if_due()
     return ToolDetails.of(
         tool,
@@ -240,3 +258,39 @@ async def _details(tool: ToolView, services: Services, principal: Principal) -> 
 def _is_missing_credential(tool: ToolView, services: Services) -> bool | None:
     slots = slot_alternatives(tool.security)
     return services.conditions.of(tool.name, provider=tool.provider, slots=slots).missing_credential
+
+
+@router.post(
+    "/tools:batch",
+    operation_id="updateTools",
+    summary="Update many tools",
+    tags=["tools"],
+    response_model=None,
+    responses={
+        200: {"model": ToolBatchResult, "description": "No change failed"},
+        207: {"model": ToolBatchResult, "description": "At least one change failed; see each item"},
+        **problem_responses(400, 413, 415),
+    },
+)
+async def update_tools(
+    body: ToolBatch,
+    principal: Annotated[Principal, Depends(requires("providers:write"))],
+    database: UsesDatabase,
+    feed: UsesFeed,
+    settings: UsesSettings,
+    request: Request,
+) -> Response:
+    """Enable, disable, tag or describe many tools, by names or by a filter, in one transaction.
+
+    Each item of the result is what `PATCH /tools/{name}` would have returned. A tool that has these values
+    already is `unchanged`, so that a repeated request changes nothing.
+    """
+    if any(one.patch is not None and one.patch.may_end_approval for one in body.operations):
+        await require_recent(request)
+    history = ToolHistoryWriter(principal.key_id, settings.tool_history_max)
+    outcome = await change_tools(database, body.to_draft(), principal=principal, history=history)
+    if outcome.applied:
+        await feed.catch_up()
+    base_url = settings.public_base_url or ""
+    result = ToolBatchResult.of(outcome, dry_run=body.dry_run, base_url=base_url)
+    return Response(result.model_dump_json(), result.status, media_type=JSONResponse.media_type)

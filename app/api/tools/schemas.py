@@ -1,9 +1,11 @@
-"""Request and response models of `/tools`."""
+"""Request and response models of `/tools`, `POST /tools:batch` and `GET /tools/{name}/history`."""
 
+from collections import Counter
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from app.calls.stats.tool_usage import ToolUsage
 from app.catalog.annotations import Annotations, header_inputs_of
@@ -12,8 +14,11 @@ from app.core.pagination import PageQuery
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import (
     AnnotationsInput,
+    AspectChange,
     Keywords,
     PageModel,
+    Problem,
+    ProviderName,
     ResponseOptionsInput,
     StrictModel,
     Tag,
@@ -22,7 +27,18 @@ from app.core.schemas import (
 )
 from app.formats.dialects.cost import tool_cost
 from app.formats.toolclad.contract import risk_tier_of
+from app.providers.tools.batch import (
+    MAX_FILTERS,
+    MAX_TOOLS,
+    BatchDraft,
+    BatchOutcome,
+    OperationDraft,
+    ToolOutcome,
+)
+from app.providers.tools.service import ToolFilters, ToolListState
+from app.security.principal import Principal
 from app.security.requirements import security_json
+from app.storage.models import ToolHistoryEntry
 
 
 class ToolAnnotations(BaseModel):
@@ -70,18 +86,6 @@ class ToolUsageView(BaseModel):
     last_called_at: datetime | None = Field(
         description="When the last of the calls that are still recorded began; null where there is none."
     )
-
-    @classmethod
-    def of(cls, usage: ToolUsage | None) -> "ToolUsageView | None":
-        """Return the view of a usage; None where it was not read."""
-        if usage is None:
-            return None
-        return cls(
-            calls=usage.calls,
-            errors=usage.errors,
-            p95_ms=usage.p95_ms,
-            last_called_at=usage.last_called_at,
-        )
 
 
 class ToolSummary(BaseModel):
@@ -143,7 +147,7 @@ class ToolSummary(BaseModel):
             **_summary(tool, base_url),
             available=available,
             missing_credential=missing_credential,
-            usage=ToolUsageView.of(usage),
+            usage=usage and ToolUsageView.model_validate(usage, from_attributes=True),
         )
 
 
@@ -191,7 +195,7 @@ class ToolDetails(ToolSummary):
             **_summary(tool, base_url),
             available=available,
             missing_credential=missing_credential,
-            usage=ToolUsageView.of(usage),
+            usage=usage and ToolUsageView.model_validate(usage, from_attributes=True),
             inputs=tool.inputs,
             outputs=tool.outputs,
             slimmed=tool.slimming_steps,
@@ -205,11 +209,6 @@ class ToolDetails(ToolSummary):
 
 class ToolPage(PageModel[ToolSummary]):
     """A page of tools."""
-
-
-ToolListState = Literal[
-    "enabled", "disabled", "deprecated", "used", "unused", "destructive", "missing-credential"
-]
 
 
 class ToolQuery(PageQuery):
@@ -238,6 +237,12 @@ class ToolQuery(PageQuery):
     usage: bool = Field(
         False, description="Add to each item its calls of the last 7 days; needs `calls:read`."
     )
+
+    def to_filters(self) -> ToolFilters:
+        """Return which tools are listed."""
+        return ToolFilters(
+            self.q, self.provider, self.tag, self.enabled, self.state, self.names, usage=self.usage
+        )
 
 
 class ToolPatch(StrictModel):
@@ -278,6 +283,10 @@ class ToolPatch(StrictModel):
         """Whether calls need no approval any more where the tool, or its source, says nothing else."""
         return "requires_approval" in self.model_fields_set and not self.requires_approval
 
+    def to_changes(self) -> dict[str, Any]:
+        """Return the members of the override to set; None reverts to the source."""
+        return self.model_dump(exclude_unset=True)
+
 
 def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
     known = Annotations.of_template(tool.call_template).overridden(tool.annotations)
@@ -315,3 +324,229 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         ),
         "updated_at": tool.updated_at,
     }
+
+
+class ToolHistoryQuery(PageQuery):
+    """Order of the history of a tool. `q` searches the actions and all that changed."""
+
+    sort: Literal["-at", "at"] = Field("-at", description="Order of the items; `-at`: newest first.")
+
+
+class FieldChangeView(BaseModel):
+    """The change of one field."""
+
+    field: str = Field(
+        description="`description`, `tags`, `deprecated`, `enabled`, `security`, or `call_template.` and the "
+        "name of a member.",
+        examples=["description"],
+    )
+    before: Any = Field(description="Null where there was no value.")
+    after: Any = Field(description="Null where there is no value.")
+    truncated: bool = Field(
+        description="Whether a value is longer than 2,000 characters: text is cut, other values are null."
+    )
+
+
+class ToolHistoryItem(BaseModel):
+    """One change of a tool."""
+
+    id: UUID
+    at: datetime
+    action: Literal[
+        "imported", "added", "changed", "removed", "approved", "created", "overridden", "deleted"
+    ] = Field(
+        description="`imported`: with the provider; `added`, `changed`, `removed`: by a refresh; "
+        "`approved`: by the approval of pending changes; `created`, `deleted`: a custom tool; `overridden`: "
+        "by `PATCH /tools/{name}` or `POST /tools:batch`."
+    )
+    actor: str | None = Field(
+        description="Id of the API key, or the name of a command. Null for the key of somebody else, where "
+        "the request's own key is restricted to providers or tags."
+    )
+    revision: UUID | None = Field(description="The import that the definition came from.")
+    compatibility: Literal["breaking", "compatible"] = Field(
+        description="Whether calls written for the version before still work."
+    )
+    differences: list[AspectChange] = Field(
+        description="Of the definition in the source, as in the response to a refresh."
+    )
+    changes: list[FieldChangeView] = Field(
+        description="Values before and after; those of inputs and outputs are in `differences` only."
+    )
+
+    @classmethod
+    def of(cls, row: ToolHistoryEntry, *, principal: Principal) -> Self:
+        """Return the item of a stored entry, as the principal may see it."""
+        hidden = principal.is_restricted and row.actor != principal.key_id
+        return cls(
+            id=row.id,
+            at=row.at,
+            action=row.action,
+            actor=None if hidden else row.actor,
+            revision=row.revision_id,
+            compatibility="breaking" if row.breaking else "compatible",
+            differences=[AspectChange(**one) for one in row.differences],
+            changes=[FieldChangeView(**one) for one in row.changes],
+        )
+
+
+class ToolHistoryPage(PageModel[ToolHistoryItem]):
+    """A page of the history of a tool."""
+
+
+ToolState = Literal["enabled", "disabled", "deprecated"]
+_Tags = Annotated[list[Tag], Field(max_length=64)]
+
+
+class ToolFilter(StrictModel):
+    """Selects tools that the key may see; all members must match. At least one member is required."""
+
+    provider: ProviderName | None = Field(None, description="Only tools of this provider.")
+    tag: Tag | None = Field(None, description="Only tools with this tag, their own or their provider's.")
+    q: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000-\u001F\u007F]+$")] | None = (
+        Field(None, description="Only tools whose name or description contains this, in upper or lower case.")
+    )
+    state: ToolState | None = Field(None, description="Only enabled, disabled or deprecated tools.")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.model_fields_set or all(value is None for value in self.model_dump().values()):
+            msg = "must have at least one of provider, tag, q and state"
+            raise ValueError(msg)
+        return self
+
+    def to_filters(self) -> ToolFilters:
+        """Return which tools are selected."""
+        return ToolFilters(self.q, self.provider, self.tag, state=self.state)
+
+
+class ToolOperation(StrictModel):
+    """One change of the tool of a name, or of all tools that a filter selects."""
+
+    tool: ToolName | None = Field(None, description="Canonical name or alias; give either this or `filter`.")
+    filter: ToolFilter | None = None
+    patch: ToolPatch | None = Field(None, description="As in `PATCH /tools/{name}`.")
+    add_tags: _Tags = Field(default_factory=list, description="Tags that are added to the present ones.")
+    remove_tags: _Tags = Field(
+        default_factory=list, description="Tags that are removed from the present ones."
+    )
+    adopt_source_tags: Annotated[bool, Field(strict=True)] = Field(
+        False,
+        description="Whether `add_tags` and `remove_tags` may set the remaining tags of the source as tags "
+        "of a registrar, which count for the restriction of keys to tags. Without it, the change fails.",
+    )
+    if_match: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="The ETag of the version that was read; with `tool` only.", examples=['"1"']
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.tool is None) is (self.filter is None):
+            msg = "must have either tool or filter"
+            raise ValueError(msg)
+        if self.if_match is not None and self.tool is None:
+            msg = "must have if_match with tool only: the tools of a filter have different ETags"
+            raise ValueError(msg)
+        patched = self.patch.model_fields_set if self.patch is not None else set()
+        if not patched and not self.add_tags and not self.remove_tags:
+            msg = "must have a patch with at least one member, add_tags or remove_tags"
+            raise ValueError(msg)
+        if "tags" in patched and (self.add_tags or self.remove_tags):
+            msg = "must have either patch.tags or add_tags and remove_tags"
+            raise ValueError(msg)
+        return self
+
+    def to_draft(self) -> OperationDraft:
+        """Return the change to be applied."""
+        return OperationDraft(
+            self.tool,
+            None if self.filter is None else self.filter.to_filters(),
+            {} if self.patch is None else self.patch.to_changes(),
+            self.add_tags,
+            self.remove_tags,
+            self.adopt_source_tags,
+            self.if_match,
+        )
+
+
+class ToolBatch(StrictModel):
+    """Changes of many tools, applied in their order in one transaction."""
+
+    operations: list[ToolOperation] = Field(
+        min_length=1,
+        max_length=MAX_TOOLS,
+        description=f"Together they change at most {MAX_TOOLS:,} tools. At most {MAX_FILTERS} have a filter.",
+        examples=[[{"filter": {"provider": "library", "tag": "members"}, "patch": {"enabled": False}}]],
+    )
+    atomic: Annotated[bool, Field(strict=True)] = Field(
+        False, description="Whether nothing is changed where one of the changes fails."
+    )
+    dry_run: Annotated[bool, Field(strict=True)] = Field(
+        False, description="Whether only the results are returned, and nothing is changed."
+    )
+
+    def to_draft(self) -> BatchDraft:
+        """Return the changes to be applied."""
+        operations = [operation.to_draft() for operation in self.operations]
+        return BatchDraft(operations, atomic=self.atomic, dry_run=self.dry_run)
+
+
+class ToolBatchItem(BaseModel):
+    """The result of one operation for one tool."""
+
+    operation: int = Field(description="The index of the operation, from 0.", ge=0)
+    name: str = Field(description="Canonical name; as given, where there is no such tool.")
+    outcome: Literal["changed", "unchanged", "failed", "rolled_back"] = Field(
+        description="`rolled_back`: it would have succeeded, but another change of an atomic batch failed."
+    )
+    status: int = Field(
+        description="The HTTP status that this change alone would have had; 424 where it was rolled back."
+    )
+    version: int | None = Field(description="Of the tool as stored; its ETag is this number in quotes.")
+    changed: list[str] = Field(description="The fields that differ afterwards.")
+    problem: Problem | None = None
+
+    @classmethod
+    def of(cls, result: ToolOutcome, *, base_url: str) -> Self:
+        """Return the view of the result for a tool, with problem types below the gateway's public address."""
+        error = result.error
+        return cls(
+            operation=result.operation,
+            name=result.name,
+            outcome=result.outcome,
+            status=error.status if error else 424 if result.outcome == "rolled_back" else 200,
+            version=result.version,
+            changed=list(result.changed),
+            problem=None if error is None else error.as_problem(base_url=base_url),
+        )
+
+
+class ToolBatchCounts(BaseModel):
+    """The number of items with each outcome."""
+
+    changed: int
+    unchanged: int
+    failed: int
+    rolled_back: int
+
+
+class ToolBatchResult(BaseModel):
+    """The results of a batch, in the order of its operations; those of a filter by name."""
+
+    applied: bool = Field(description="Whether the changes were stored.")
+    dry_run: bool
+    items: list[ToolBatchItem]
+    counts: ToolBatchCounts
+
+    @classmethod
+    def of(cls, result: BatchOutcome, *, dry_run: bool, base_url: str) -> Self:
+        """Return the view of the results of a batch."""
+        items = [ToolBatchItem.of(outcome, base_url=base_url) for outcome in result.outcomes]
+        counted = Counter[str](item.outcome for item in items)
+        counts = ToolBatchCounts(**{name: counted[name] for name in ToolBatchCounts.model_fields})
+        return cls(applied=result.applied, dry_run=dry_run, items=items, counts=counts)
+
+    @property
+    def status(self) -> int:
+        """The status of the response: 207 where a change failed."""
+        return 207 if self.counts.failed else 200

@@ -1,32 +1,31 @@
 """`/toolsets`: create, list, read, replace, delete and search toolsets."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from app.access import requires
-from app.api.dependencies import UsesPageLinks, location_of, services_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.authorisation import requires
+from app.api.crud import ETAG, describe_created, respond_stored
+from app.api.dependencies import UsesPageLinks, UsesSettings, location_of, services_of
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
 from app.api.toolsets.schemas import (
     ToolsetCreate,
     ToolsetInput,
     ToolsetPage,
     ToolsetQuery,
+    ToolsetSummary,
     ToolsetView,
 )
-from app.api.toolsets.service import ToolsetService, etag
 from app.core.resource_names import TOOLSET_NAME
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.search.parameters import MAX_QUERY_LENGTH
 from app.security.principal import Principal
+from app.toolsets.service import SeenToolset, ToolsetService
 
 router = APIRouter(tags=["toolsets"])
 _CREATION: Final = IdempotentOperation("createToolset", seconds=60)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
 
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
@@ -39,7 +38,7 @@ _Text = Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]
 
 async def _service(request: Request) -> ToolsetService:
     services = services_of(request)
-    return ToolsetService(services.database, services.feed, services.collections, services.settings.base_url)
+    return ToolsetService(services.database, services.feed, services.collections)
 
 
 UsesToolsets = Annotated[ToolsetService, Depends(_service)]
@@ -52,11 +51,7 @@ UsesToolsets = Annotated[ToolsetService, Depends(_service)]
     status_code=201,
     response_model=ToolsetView,
     responses={
-        201: {
-            "model": ToolsetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the toolset."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(ToolsetView, "Path of the toolset.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -72,9 +67,8 @@ async def create_toolset(
     """
 
     async def create() -> Response:
-        made = await toolsets.create(body, principal=principal)
-        headers = {"ETag": etag(made), "Location": location_of(request, "toolsets", made.name)}
-        return Response(made.model_dump_json(), 201, headers=headers, media_type="application/json")
+        toolset = await toolsets.create(body.name, body.to_draft(), principal=principal)
+        return _respond(request, toolset, is_new=True)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_CREATION, create, principal=principal, content=content)
@@ -90,27 +84,33 @@ async def list_toolsets(
     principal: ReadsTools,
     toolsets: UsesToolsets,
     links: UsesPageLinks,
+    settings: UsesSettings,
     query: Annotated[ToolsetQuery, Query()],
 ) -> ToolsetPage:
     """List the toolsets that this key may use."""
-    page = await toolsets.page(query, principal=principal)
+    page = await toolsets.page(query.page(), q=query.q, principal=principal)
     links.set(page.next_cursor)
-    return ToolsetPage.of(page, page.rows)
+    listed = [ToolsetSummary.of_listed(row, base_url=settings.base_url) for row in page.rows]
+    return ToolsetPage.of(page, listed)
 
 
 @router.get(
     "/toolsets/{name}",
     operation_id="getToolset",
     summary="Get a toolset",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_toolset(
-    name: ToolsetPath, principal: ReadsTools, toolsets: UsesToolsets, response: Response
+    name: ToolsetPath,
+    principal: ReadsTools,
+    toolsets: UsesToolsets,
+    settings: UsesSettings,
+    response: Response,
 ) -> ToolsetView:
     """Get a toolset, its tools that this key may call, and what of its definition has no effect."""
-    found = await toolsets.get(name, principal=principal)
-    response.headers["ETag"] = etag(found)
-    return found
+    toolset = await toolsets.get(name, principal=principal)
+    response.headers["ETag"] = toolset.etag
+    return ToolsetView.of(toolset, base_url=settings.base_url)
 
 
 @router.put(
@@ -119,12 +119,8 @@ async def get_toolset(
     summary="Replace or create a toolset",
     response_model=ToolsetView,
     responses={
-        200: {"headers": _ETAG},
-        201: {
-            "model": ToolsetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the toolset."), **_ETAG},
-        },
+        200: {"headers": ETAG},
+        201: describe_created(ToolsetView, "Path of the toolset."),
         **problem_responses(400, 412, 413, 415),
     },
 )
@@ -140,12 +136,8 @@ async def put_toolset(
     """Replace a toolset, or create it where there is none of this name. Agents that use a name which a tool
     no longer has get an error with the present one.
     """
-    made, is_new = await toolsets.put(name, body, if_match=if_match, principal=principal)
-    headers = {"ETag": etag(made)}
-    if is_new:
-        headers["Location"] = location_of(request, "toolsets", name)
-    status = 201 if is_new else 200
-    return Response(made.model_dump_json(), status, headers=headers, media_type="application/json")
+    toolset, is_new = await toolsets.put(name, body.to_draft(), if_match=if_match, principal=principal)
+    return _respond(request, toolset, is_new=is_new)
 
 
 @router.delete(
@@ -160,3 +152,9 @@ async def delete_toolset(
 ) -> None:
     """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
     await toolsets.delete(name, if_match=if_match, principal=principal)
+
+
+def _respond(request: Request, toolset: SeenToolset, *, is_new: bool) -> Response:
+    location = location_of(request, "toolsets", toolset.row.name) if is_new else None
+    view = ToolsetView.of(toolset, base_url=services_of(request).settings.base_url)
+    return respond_stored(view, etag=toolset.etag, location=location)

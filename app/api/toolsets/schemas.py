@@ -1,6 +1,5 @@
 """Request and response models of `/toolsets`."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -9,9 +8,8 @@ from pydantic import BaseModel, Field
 from app.core.pagination import PageQuery
 from app.core.schemas import PageModel, ShortText, StrictModel, Text, ToolsetName
 from app.storage.models import ToolsetRow
-from app.toolsets import AgentTool
 from app.toolsets.definition import ToolsetDefinition
-from app.toolsets.members import MemberProblem
+from app.toolsets.service import ListedToolset, SeenToolset, ToolsetDraft
 
 
 class ToolsetInput(StrictModel):
@@ -28,6 +26,10 @@ class ToolsetInput(StrictModel):
             }
         ],
     )
+
+    def to_draft(self) -> ToolsetDraft:
+        """Return the toolset to be stored."""
+        return ToolsetDraft(self.title, self.description, self.definition)
 
 
 class ToolsetCreate(ToolsetInput):
@@ -65,6 +67,11 @@ class ToolsetSummary(BaseModel):
     created_at: datetime
     updated_at: datetime
 
+    @classmethod
+    def of_listed(cls, toolset: ListedToolset, *, base_url: str) -> Self:
+        """Return a toolset of a list, with its addresses below the gateway's public address."""
+        return cls.model_validate(_summarise(toolset.row, toolset.tools, base_url=base_url))
+
 
 class ToolsetTool(BaseModel):
     """A tool of a toolset."""
@@ -82,11 +89,6 @@ class ToolsetProblem(BaseModel):
     name: str = Field(description="What the definition names.")
     detail: str
 
-    @classmethod
-    def of(cls, problem: MemberProblem) -> Self:
-        """Return the view of a problem."""
-        return cls(kind=problem.kind, name=problem.name, detail=problem.detail)
-
 
 class ToolsetView(ToolsetSummary):
     """A toolset with its tools."""
@@ -101,6 +103,18 @@ class ToolsetView(ToolsetSummary):
         "where the definition is null."
     )
 
+    @classmethod
+    def of(cls, toolset: SeenToolset, *, base_url: str) -> Self:
+        """Return the view of a toolset, with its addresses below the gateway's public address."""
+        definition = toolset.definition
+        members = {
+            **_summarise(toolset.row, len(toolset.tools), base_url=base_url),
+            "members": toolset.tools,
+            "definition": definition and definition.model_dump(mode="json", exclude_defaults=True),
+            "problems": toolset.problems,
+        }
+        return cls.model_validate(members, from_attributes=True)
+
 
 class ToolsetPage(PageModel[ToolsetSummary]):
     """A page of toolsets."""
@@ -114,22 +128,8 @@ class ToolsetQuery(PageQuery):
     )
 
 
-def summary_of(row: ToolsetRow, tools: int, *, base_url: str) -> dict[str, Any]:
+def _summarise(row: ToolsetRow, tools: int, *, base_url: str) -> dict[str, Any]:
     """Return the members of a ToolsetSummary."""
-    return {
-        "name": row.name,
-        "title": row.title,
-        "description": row.description,
-        "tools": tools,
-        "addresses": ToolsetAddresses.of(row.name, base_url=base_url),
-        "version": row.version,
-        "created_at": row.created_at,
-        "updated_at": row.updated_at,
-    }
-
-
-def members_of(tools: Iterable[AgentTool]) -> list[ToolsetTool]:
-    """Return the views of tools."""
-    return [
-        ToolsetTool(name=one.name, tool=one.tool, title=one.title, read_only=one.read_only) for one in tools
-    ]
+    columns = ("name", "title", "description", "version", "created_at", "updated_at")
+    stored = {name: getattr(row, name) for name in columns}
+    return {**stored, "tools": tools, "addresses": ToolsetAddresses.of(row.name, base_url=base_url)}

@@ -21,7 +21,6 @@ from app.core.errors import (
     NotFound,
 )
 from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
-from app.core.upstream_mode import UpstreamMode
 from app.security.principal import Principal
 from app.storage.models import TENANT, RecordedInteractionRow, RecordingRow, ReplayRunRow
 
@@ -70,18 +69,6 @@ async def require_recording(session: AsyncSession, name: str, *, lock: bool = Fa
             f"There is no recording {name}.", hint="Check the spelling; GET /recordings has all names."
         )
     return row
-
-
-async def require_recording_of(session: AsyncSession, mode: UpstreamMode | None) -> None:
-    """Raise InvalidInput where the mode of a key names a recording that does not exist."""
-    if mode is None or mode.recording is None or await find_recording(session, mode.recording) is not None:
-        return
-    detail = f"There is no recording {mode.recording}."
-    raise InvalidInput(
-        detail,
-        errors=[FieldError("/upstream/recording", detail)],
-        hint="Create it with POST /recordings, or import it with PUT /recordings/{name}.",
-    )
 
 
 async def read_page_of_recordings(

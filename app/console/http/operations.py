@@ -5,7 +5,8 @@ from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI
 
-from app.access.authorise import ANY_KEY, PUBLIC, alternative_scopes, declared_scope, iter_routes
+from app.access.authorise import ANY_KEY, PUBLIC
+from app.api.authorisation import alternative_scopes, declared_scope, iter_routes
 from app.security.principal import Principal
 
 

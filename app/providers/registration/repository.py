@@ -20,7 +20,6 @@ from sqlmodel import col
 from app.calls.approvals.records import replace_changes
 from app.catalog.tools import OVERRIDDEN, provider_filter
 from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
-from app.core.suggestions import MAX_CANDIDATES, closest
 from app.core.uuid7 import uuid7
 from app.formats.utcp.names import (
     MAX_AGENT_NAME,
@@ -138,19 +137,6 @@ async def page_of_providers(
     elif state is not None:
         query = query.where(col(Provider.enabled).is_(state == "enabled"))
     return await read_page(session, query, ordering=_PROVIDER_ORDER, page=page)
-
-
-async def similar_providers(session: AsyncSession, name: str, *, principal: Principal) -> list[str]:
-    """Return up to three names of providers similar to an unknown name, of those that the key may list.
-
-    Of more than 2,000 providers, those with the same first letter are compared first.
-    """
-    if not principal.has_scope("providers:read"):
-        return []
-    initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
-    query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
-    rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
-    return closest(name, rows.scalars(), limit=3)
 
 
 async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:

@@ -1,4 +1,4 @@
-"""An HTTP request -> a RegistrationBatch: JSON, YAML or multipart, bounded while it is read.
+"""The content of a request -> a RegistrationBatch: JSON, YAML, or the files and fields of a form.
 
 Every form that can be registered is told apart by its keys alone.
 """
@@ -9,11 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
-
-import orjson
-from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException
-from starlette.requests import Request
 
 from app.core import exact_json
 from app.core.errors import (
@@ -27,18 +22,17 @@ from app.core.media_types import is_json, parse_essence
 from app.core.resource_names import PROVIDER_NAME
 from app.core.text import pointer
 from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
 from app.formats.toolclad.sources import (
-    MAX_MANIFESTS,
     PROJECT_FILE,
     SERVER_FILES,
     SUFFIX,
     is_manifest,
     is_manifest_source,
 )
-from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
 from app.formats.utcp.names import legal_name
 from app.formats.utcp.variables import candidates, find_variables
-from app.openapi.reading.load import decoded, is_convertible, sniff
+from app.openapi.reading.load import is_convertible, sniff
 from app.protocols.manuals import detect_kind
 from app.protocols.record import ClientConfiguration
 from app.protocols.registry import DEFAULT, PROTOCOLS
@@ -46,9 +40,7 @@ from app.providers.credentials.input_models import VARIABLE_NAME
 from app.providers.credentials.model import VariableDraft
 from app.providers.credentials.origins import origin_of
 from app.providers.credentials.validation_errors import validated
-from app.providers.registration.content_codings import decode_content, document_text
 from app.providers.registration.input_models import (
-    DocumentOptionsInput,
     RegistrationFields,
     RegistrationInput,
     SourceInput,
@@ -84,41 +76,51 @@ _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml",
 _GZIP: Final = frozenset({"application/gzip", "application/x-gzip"})
 _ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
 _OTHERS: Final = _YAML | _ZIP | _GZIP | TOML_TYPES
-_FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "language", "limits", "description")
-_READING: Final = ("root", "overlay")
+FORM_FIELDS: Final = (
+    "name",
+    "options",
+    "credentials",
+    "variables",
+    "tags",
+    "language",
+    "limits",
+    "description",
+)
+READING_FIELDS: Final = ("root", "overlay")
 _SOURCE_KINDS: Final = ("url", "document", "manual", "call_template", "manifests")
-_TEXT_FIELDS: Final = frozenset({"name", "description", "language"})
 # The first key of a canonical body; no OpenAPI document begins with one of these.
 _CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
 
 
-async def read_request(request: Request, *, name: str | None, max_bytes: int) -> RegistrationBatch:
-    """Return what an HTTP request asks for; `name` is that of the query, `max_bytes` bounds its body.
-
-    Raises BadRequest, InvalidInput, TooLarge and UnsupportedMediaType.
+def require_readable(essence: str) -> None:
+    """Raise UnsupportedMediaType for a media type, in lower case and without parameters, that no registration
+    has.
     """
-    media_type = request.headers.get("content-type", "")
-    essence = parse_essence(media_type)
-    if essence == "multipart/form-data":
-        return RegistrationBatch((await _read_multipart(request, name=name, max_bytes=max_bytes),))
-    sent_json = is_json(essence)
-    if not sent_json and essence not in _OTHERS and not essence.endswith("+yaml"):
+    if not is_json(essence) and essence not in _OTHERS and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
             f"Send JSON, YAML, TOML, a zip archive or multipart/form-data, not {essence[:100]!r}."
         )
-    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
+
+
+async def read_content(body: bytes, *, media_type: str, name: str | None) -> RegistrationBatch:
+    """Return what a body without a content coding asks for; `name` is that of the query.
+
+    Raises BadRequest, InvalidInput and TooLarge.
+    """
+    essence = parse_essence(media_type)
+    has_json = is_json(essence)
     if essence in _ZIP or is_archive(body):
         return _build_single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
-    if essence in TOML_TYPES or (not sent_json and is_manifest(body)):
+    if essence in TOML_TYPES or (not has_json and is_manifest(body)):
         return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
         return _build_single(name, RegistrationSource("document", body, media_type))
     try:
-        raw = await _parse_value(body, sent_json=sent_json, media_type=essence)
+        raw = await (parse_json_body(body) if has_json else parse_document(body, media_type=essence))
     except (BadRequest, InvalidInput, TooLarge):
-        if sent_json and body.lstrip()[:1] in {b"{", b"["}:
+        if has_json and body.lstrip()[:1] in {b"{", b"["}:
             raise
         reject_other_formats(None, body)
         if not sniff(body):
@@ -134,84 +136,26 @@ def _build_single(name: str | None, source: RegistrationSource) -> RegistrationB
     return RegistrationBatch((RegistrationRequest(named(None, name), source),))
 
 
-async def read_body(request: Request, *, max_bytes: int) -> bytes:
-    """Return the whole body without its content coding.
-
-    Raises TooLarge as soon as more than `max_bytes` have come, or come out of it, and what
-    `decode_content` raises.
-    """
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > max_bytes:
-            raise TooLarge(
-                f"The request body may have at most {max_bytes} bytes here.", extra={"limit": max_bytes}
-            )
-        pieces.append(piece)
-    coding = request.headers.get("content-encoding", "")
-    return await decode_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
-
-
-async def read_json(request: Request, *, max_bytes: int) -> Any:
-    """Return a JSON body of another kind than a registration; raise as `read_request` does."""
-    essence = parse_essence(request.headers.get("content-type", "application/json"))
-    if not is_json(essence):
-        raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
-    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
-    return await _parse_value(body, sent_json=True, media_type=essence)
-
-
-async def _parse_value(body: bytes, *, sent_json: bool, media_type: str) -> Any:
-    if not sent_json:
-        return await parse_document(body, media_type=media_type)
+async def parse_json_body(body: bytes) -> Any:
+    """Return the value of a JSON text, which is parsed in a thread where it is long."""
     if len(body) < MAX_BYTES_ON_LOOP:
         return parse_json(body)
     return await asyncio.to_thread(parse_json, body)
 
 
-async def _read_multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
-    coding = request.headers.get("content-encoding", "").strip().lower()
-    if coding not in {"", "identity"}:
-        raise UnsupportedMediaType(
-            "Send multipart/form-data without Content-Encoding; its file may be a gzip file.",
-            headers={"Accept-Encoding": "identity"},
-        )
-    try:
-        form = await request.form(max_files=MAX_MANIFESTS + 2, max_fields=200, max_part_size=1 << 20)
-    except MultiPartException:
-        raise BadRequest("The multipart body cannot be read.") from None
-    try:
-        return await _from_form(form, name=name, max_bytes=max_bytes)
-    finally:
-        await form.close()
-
-
-async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> RegistrationRequest:
-    files = form.getlist("file")
-    if len(files) > 1:
-        return await _from_files(form, files, name=name, max_bytes=max_bytes)
-    file = form.get("file")
-    if not isinstance(file, UploadFile):
-        raise InvalidInput(
-            "There is no file.", errors=[FieldError("/file", "Give the document as a file part.")]
-        )
-    unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
-    if unknown:
-        problems = [FieldError(f"/{field[:100]}", "This field is not known.") for field in unknown]
-        raise InvalidInput("The form has unknown fields.", errors=problems)
-    body = await file.read()
-    if len(body) > max_bytes:
-        raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
-    body = await document_text(body, max_bytes=max_bytes)
-    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
-    own_name = fields.pop("name", None)
-    if own_name is not None and not isinstance(own_name, str):
-        raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
-    media_type = file.content_type or ""
-    source = RegistrationSource(
-        "document", body, media_type, at="/file", options=await _read_document_options(form)
-    )
+async def read_uploaded_document(
+    body: bytes,
+    fields: Mapping[str, Any],
+    *,
+    media_type: str,
+    options: DocumentOptions,
+    own_name: str | None,
+    name: str | None,
+) -> RegistrationRequest:
+    """Return the registration of a file of a form, with the other fields of the form; `own_name` is that in
+    the form, `name` that of the query.
+    """
+    source = RegistrationSource("document", body, media_type, at="/file", options=options)
     if source.options == PLAIN and is_manifest_source(body):
         pass
     elif source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
@@ -228,33 +172,19 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
     )
 
 
-async def _from_files(
-    form: FormData, files: list[Any], *, name: str | None, max_bytes: int
+def read_uploaded_manifests(
+    contents: Mapping[str, bytes], fields: Mapping[str, Any], *, own_name: str | None, name: str | None
 ) -> RegistrationRequest:
-    """Read several files, which are ToolClad manifests and what belongs to them, as one archive."""
-    contents: dict[str, bytes] = {}
-    size = 0
-    for file in files:
-        if not isinstance(file, UploadFile):
-            raise InvalidInput("A file is text.", errors=[FieldError("/file", "Give each as a file part.")])
-        body = await file.read()
-        size += len(body)
-        if size > max_bytes:
-            raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
-        contents[_check_member_name(file.filename or "", contents, file_pointer="/file")] = body
-    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
-    unknown = sorted(set(form) - {"file", *_FIELDS})
-    if unknown:
-        problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
-        raise InvalidInput("The form has unknown fields.", errors=problems)
-    own_name = fields.pop("name", None)
+    """Return the registration of several files of a form, by name: ToolClad manifests and what belongs to
+    them, as one archive.
+    """
     source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
     return request_from_fields(
         validated(RegistrationFields, fields), name=named(own_name, name), source=source
     )
 
 
-def _check_member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
+def require_member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
     """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
     is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
     if not is_known or "/" in name or not may_be_packed(name, b""):
@@ -267,40 +197,6 @@ def _check_member_name(name: str, present: Mapping[str, bytes], *, file_pointer:
             "Two files have one name.", errors=[FieldError(file_pointer, "Name each file once.")]
         )
     return name
-
-
-async def _read_document_options(form: FormData) -> DocumentOptions:
-    """Read `root`, a text, and `overlay`, a text or a file."""
-    given: dict[str, Any] = {}
-    for field in _READING:
-        parts = form.getlist(field)
-        if len(parts) > 1:
-            problem = FieldError(f"/{field}", "Give it once.")
-            raise InvalidInput("A field is twice in the form.", errors=[problem])
-        for part in parts:
-            text = part if isinstance(part, str) else decoded(await part.read())
-            if isinstance(part, UploadFile) and field != "overlay":
-                raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
-            given[field] = text
-    read = validated(DocumentOptionsInput, given)
-    return build_document_options(read.model_dump(exclude_none=True))
-
-
-def _read_field(field: str, parts: list[Any]) -> Any:
-    """Return a field's value: JSON, but for texts; tags may also come as one part each."""
-    texts = [part for part in parts if isinstance(part, str)]
-    if len(texts) < len(parts):
-        raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
-    if field == "tags" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
-        return texts
-    if len(texts) > 1:
-        raise InvalidInput("A field is twice in the form.", errors=[FieldError(f"/{field}", "Give it once.")])
-    if field in _TEXT_FIELDS:
-        return texts[0]
-    try:
-        return orjson.loads(texts[0])
-    except orjson.JSONDecodeError:
-        raise InvalidInput("A field is not JSON.", errors=[FieldError(f"/{field}", "Give JSON.")]) from None
 
 
 def read_registrations(
@@ -368,7 +264,7 @@ def read_configuration(
     """Read the configuration of a client of another protocol, e.g. `{"mcpServers": {...}}`, beside which
     members of a registration may stand; other members of such a file are ignored.
     """
-    fields = {key: raw[key] for key in _FIELDS if key in raw and key != "name"}
+    fields = {key: raw[key] for key in FORM_FIELDS if key in raw and key != "name"}
     own_name = raw.get("name")
     chosen = (own_name if isinstance(own_name, str) else None) or name or _name_of(configuration)
     return request_from_fields(
@@ -549,7 +445,7 @@ def _read_manifests(given: Mapping[str, Any], *, source_pointer: str) -> Registr
     contents: dict[str, bytes] = {}
     for name, member in given.items():
         text = member if isinstance(member, str) else exact_json.dumps(member).decode()
-        contents[_check_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
+        contents[require_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
             text.encode("utf-8", "replace")
         )
     return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)

@@ -23,6 +23,7 @@ from app.calls.approvals.kinds import ApprovalCounts, ApprovalKind
 from app.calls.approvals.records import add_changes, replace_changes
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import sealed_credential
+from app.catalog.tools import similar_providers
 from app.core.errors import Conflict, Forbidden, not_found
 from app.core.settings import Settings
 from app.core.text import pointer
@@ -71,7 +72,6 @@ from app.providers.registration.repository import (
     names_in_use,
     pending_of,
     provider_named,
-    similar_providers,
     slots_of,
     source_of,
     tool_counts,

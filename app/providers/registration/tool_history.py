@@ -1,4 +1,4 @@
-"""Writes the history of tools: what imports, approvals and people changed on them, in the same transaction.
+"""The history of tools: what imports, approvals and people changed on them, written in the same transaction.
 
 The first import of a provider is one entry for all of its tools; each later change of a tool is an entry of
 its own. Stored definitions hold no secret, so neither does the history. Long values are cut or left out.
@@ -7,23 +7,30 @@ its own. Stored definitions hold no secret, so neither does the history. Long va
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Text, and_, cast, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
 
+from app.catalog.tools import ToolView
+from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.core.uuid7 import uuid7
 from app.providers.credentials.model import Json, security_json
 from app.providers.registration.model import ToolChange, ToolDefinition
 from app.providers.registration.repository import insert_from_json
 from app.storage.database import json_text
-from app.storage.models import TENANT, Provider, ToolHistoryEntry, now
+from app.storage.models import TENANT, Provider, Tool, ToolHistoryEntry, now
 
 FIRST_IMPORT_KEY: Final = ""
 """The source key of the entry for the first import of a provider."""
 MAX_VALUE_CHARACTERS: Final = 2_000
 """Longer texts are cut, and other values whose JSON is longer are left out."""
+_ORDER: Final = Ordering(
+    {"at": SortField(col(ToolHistoryEntry.at), "at", datetime)}, item_id=col(ToolHistoryEntry.id)
+)
 _CHUNK: Final = 1_000
 _INSERT: Final = insert_from_json(ToolHistoryEntry.__table__)  # type: ignore[attr-defined]
 _TRIM: Final = text(
@@ -124,6 +131,27 @@ class ToolHistoryWriter:
             "differences": members.get("differences", []),
             "changes": members.get("changes", []),
         }
+
+
+async def read_history(
+    session: AsyncSession, tool: ToolView, page: PageRequest, *, q: str | None
+) -> Page[ToolHistoryEntry]:
+    """Return a page of the history of a tool; with `q`, the entries whose action or changes contain it.
+
+    Raise InvalidInput for another list's cursor.
+    """
+    entry = ToolHistoryEntry
+    source_key = select(col(Tool.source_key)).where(col(Tool.id) == tool.id).scalar_subquery()
+    # A tool that was added later has an entry of its own.
+    is_first_import = and_(col(entry.source_key) == FIRST_IMPORT_KEY, col(entry.at) >= tool.created_at)
+    statement = select(entry).where(
+        col(entry.provider_id) == tool.provider_id,
+        or_(col(entry.source_key) == source_key, is_first_import),
+    )
+    if q is not None:
+        texts = (cast(col(entry.differences), Text), cast(col(entry.changes), Text))
+        statement = statement.where(contains(q, col(entry.action), *texts))
+    return await read_page(session, statement, ordering=_ORDER, page=page)
 
 
 def build_field_change(field: str, before: Any, after: Any) -> Json:

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
-from app.access.authorise import iter_routes
+from app.api.authorisation import iter_routes
 from app.core.errors import (
     BadRequest,
     Conflict,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Path, Request, Response
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
-from app.access.authorise import public_route
+from app.api.authorisation import public_route
 from app.core.errors import not_found
 from app.core.media_types import choose_media_type
 from app.core.schemas import problem_responses

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from app.access import requires
+from app.api.authorisation import requires
 from app.api.dependencies import UsesServices
 from app.core.errors import Forbidden
 from app.core.schemas import problem_responses

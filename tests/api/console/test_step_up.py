@@ -11,7 +11,7 @@ from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.access.authorise import declared_recent, declared_scope, iter_routes
+from app.api.authorisation import declared_recent, declared_scope, iter_routes
 from app.console.forms.confirmation import FORM_FIELD, PROOF_FIELD
 from app.console.http.api_client import ApiClient, ConfirmationRequired, path_of
 from app.console.http.page import Page

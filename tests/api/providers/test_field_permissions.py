@@ -18,12 +18,10 @@ import pytest
 from app.api.approvals.schemas import ApprovalDecision
 from app.api.exports.schemas import ExportQuery
 from app.api.keys.schemas import KeyCreate, KeyPatch, KeyRotation
-from app.api.providers import export, request_bodies
-from app.api.providers.schemas_check import CheckRequest
-from app.api.providers.toolset_transfer import ExportedToolset
+from app.api.providers import request_bodies
+from app.api.providers.schemas_health import CheckRequest
 from app.api.recordings.schemas import RecordingCreate, RecordingPatch, RunCreate
-from app.api.tools.schemas import ToolPatch
-from app.api.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.api.tools.schemas import ToolBatch, ToolFilter, ToolOperation, ToolPatch
 from app.api.toolsets.schemas import ToolsetCreate, ToolsetInput
 from app.calls.recordings.document import RecordingDocument
 from app.calls.recordings.options import RecordingOptions
@@ -63,6 +61,8 @@ from app.providers.credentials.input_models import CredentialInput
 from app.providers.plugins.configuration import PluginConfiguration
 from app.providers.registration import from_export as exported
 from app.providers.registration import input_models as inputs
+from app.providers.transfer import export
+from app.providers.transfer.toolsets import ExportedToolset
 from app.search.words.definition import PinnedResult, SynonymSet
 from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from tests.harness.cases import for_each

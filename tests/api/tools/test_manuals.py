@@ -5,11 +5,10 @@ import gzip
 import pytest
 from fastapi import FastAPI
 
-from app.access import declared_scope
-from app.access.authorise import iter_routes
 from app.agents.call.endpoint import CALL_ROUTE
 from app.agents.utcp import router as discovery_router
 from app.api import calls, exports, search, stats, tools
+from app.api.authorisation import declared_scope, iter_routes
 
 
 @pytest.fixture

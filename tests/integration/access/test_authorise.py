@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.access import declared_scope
 from app.access.authorise import presented_key
+from app.api.authorisation import declared_scope
 from app.core.errors import Unauthenticated
 from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of

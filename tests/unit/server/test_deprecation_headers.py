@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Response
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app.access import public_route, requires
+from app.api.authorisation import public_route, requires
 from app.api.deprecation import Deprecation, deprecated, deprecation_of
 from app.core.errors import NotFound
 from app.core.settings import Settings

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from app.access import declared_scope
-from app.access.authorise import iter_routes
+from app.api.authorisation import declared_scope, iter_routes
 from app.core.settings import Settings
 from app.main import create_app
 from app.storage.models import Key

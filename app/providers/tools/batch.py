@@ -1,27 +1,15 @@
-"""`POST /tools:batch`: changes many tools in one transaction, by the rules of a change of one tool."""
+"""Changes many tools in one transaction, by the rules of a change of one tool."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.api.tools.header_inputs import check_header_inputs, header_inputs_of, inputs_by_tool
-from app.api.tools.schemas_batch import (
-    MAX_FILTERS,
-    MAX_TOOLS,
-    ToolBatch,
-    ToolBatchCounts,
-    ToolBatchItem,
-    ToolBatchResult,
-    ToolOperation,
-)
-from app.api.tools.service import has_text, state_filter
 from app.catalog.tools import has_tag, principal_filter
 from app.core.errors import (
     Conflict,
@@ -32,6 +20,7 @@ from app.core.errors import (
     PreconditionFailed,
 )
 from app.core.pagination import etag_matches
+from app.providers.registration.header_inputs import check_header_inputs, header_inputs_of, inputs_by_tool
 from app.providers.registration.overrides import (
     OverridableTool,
     overridable,
@@ -41,12 +30,70 @@ from app.providers.registration.overrides import (
 )
 from app.providers.registration.repository import lock_names
 from app.providers.registration.tool_history import ToolHistoryWriter
+from app.providers.tools.service import ToolFilters, has_text, state_filter
 from app.security.principal import Principal
 from app.storage.database import Database
 from app.storage.models import Provider, Tool
 
+MAX_TOOLS: Final = 1_000
+"""At most so many tools are changed at once."""
+MAX_FILTERS: Final = 50
+"""At most so many operations of one batch have a filter: each reads the tools anew."""
 _MAX_TAGS: Final = 64
 _FLAGS: Final = ("enabled", "requires_approval", "publish_output_schema")
+
+
+@dataclass(frozen=True, slots=True)
+class OperationDraft:
+    """A change of the tool of a name, or of all tools that the filters select.
+
+    `changes` are the members of the override to set; None reverts to the source. `adopts_source_tags` tells
+    whether the remaining tags of the source may become those of a registrar. `if_match` is for a named tool.
+    """
+
+    tool: str | None = None
+    filters: ToolFilters | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    add_tags: Sequence[str] = ()
+    remove_tags: Sequence[str] = ()
+    adopts_source_tags: bool = False
+    if_match: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDraft:
+    """Operations that are applied in their order in one transaction.
+
+    With `atomic` nothing is stored where one of them fails; with `dry_run` nothing is stored at all.
+    """
+
+    operations: Sequence[OperationDraft]
+    atomic: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The result of the operation of this number for one tool.
+
+    `name` is canonical; as given, where there is no such tool. `version` is that of the tool as stored, None
+    where the principal sees none. `changed` are the fields that differ afterwards.
+    """
+
+    operation: int
+    name: str
+    outcome: Literal["changed", "unchanged", "failed", "rolled_back"]
+    version: int | None
+    changed: Sequence[str]
+    error: GatewayError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """The results of a batch, and whether its changes were stored."""
+
+    applied: bool
+    outcomes: Sequence[ToolOutcome]
 
 
 @dataclass(slots=True)
@@ -62,45 +109,35 @@ class _Target:
 
 async def change_tools(
     database: Database,
-    body: ToolBatch,
+    batch: BatchDraft,
     *,
     principal: Principal,
     history: ToolHistoryWriter,
-    base_url: str = "",
-) -> ToolBatchResult:
+) -> BatchOutcome:
     """Apply the operations to the tools that they name or select, and return the result of each.
 
-    With `atomic` nothing is stored where one of them fails; with `dry_run` nothing is stored at all. Raises
-    InvalidInput where the operations select more tools than are changed at once, or have too many filters.
+    Raises InvalidInput where the operations select more tools than are changed at once, or have too many
+    filters.
     """
-    _require_few_filters(body)
+    _require_few_filters(batch)
     async with database.transaction() as session:
-        if any(
-            one.patch is not None and "requires_approval" in one.patch.model_fields_set
-            for one in body.operations
-        ):
+        if any("requires_approval" in operation.changes for operation in batch.operations):
             await lock_names(session)
-        targets = await _targets(session, body, principal)
-        changes = await _plan(session, targets, body, principal)
+        targets = await _find_targets(session, batch, principal)
+        changes = await _plan(session, targets, batch, principal)
         failed = any(one.error is not None for one in targets)
-        is_applied = not body.dry_run and not (body.atomic and failed)
+        is_applied = not batch.dry_run and not (batch.atomic and failed)
         after: Mapping[UUID, OverridableTool] = {}
         if is_applied and changes:
             after = await store_overrides(session, changes, history=history, principal=principal)
-    items = [_item(one, after, is_rolled_back=body.atomic and failed, base_url=base_url) for one in targets]
-    counted = Counter(item.outcome for item in items)
-    counts = ToolBatchCounts(
-        changed=counted["changed"],
-        unchanged=counted["unchanged"],
-        failed=counted["failed"],
-        rolled_back=counted["rolled_back"],
-    )
-    return ToolBatchResult(applied=is_applied, dry_run=body.dry_run, items=items, counts=counts)
+    is_rolled_back = batch.atomic and failed
+    outcomes = tuple(_describe_outcome(target, after, is_rolled_back=is_rolled_back) for target in targets)
+    return BatchOutcome(is_applied, outcomes)
 
 
-def _require_few_filters(body: ToolBatch) -> None:
+def _require_few_filters(batch: BatchDraft) -> None:
     """Raise InvalidInput where more operations have a filter than one request may have."""
-    numbers = [number for number, one in enumerate(body.operations) if one.filter is not None]
+    numbers = [number for number, one in enumerate(batch.operations) if one.filters is not None]
     if len(numbers) > MAX_FILTERS:
         detail = f"The operations before this one have {MAX_FILTERS} filters already."
         raise InvalidInput(
@@ -110,10 +147,10 @@ def _require_few_filters(body: ToolBatch) -> None:
         )
 
 
-async def _targets(session: AsyncSession, body: ToolBatch, principal: Principal) -> list[_Target]:
+async def _find_targets(session: AsyncSession, batch: BatchDraft, principal: Principal) -> list[_Target]:
     """Return the tools of each operation, in the order of the operations and of the names."""
     visible = overridable_select().where(principal_filter(principal))
-    names = {one.tool for one in body.operations if one.tool is not None}
+    names = {one.tool for one in batch.operations if one.tool is not None}
     by_name = (
         col(Tool.name).in_(sorted(one for one in names if "." in one)),
         col(Tool.alias).in_(sorted(one for one in names if "." not in one)),
@@ -126,11 +163,11 @@ async def _targets(session: AsyncSession, body: ToolBatch, principal: Principal)
         for row in found:
             known[row.name] = known[row.alias] = overridable(row)
     targets: list[_Target] = []
-    for number, operation in enumerate(body.operations):
+    for number, operation in enumerate(batch.operations):
         if operation.tool is not None:
             targets.append(_Target(number, operation.tool, known.get(operation.tool)))
         else:
-            selected = await _selected(session, operation, principal, limit=MAX_TOOLS + 1)
+            selected = await _select_tools(session, operation, principal, limit=MAX_TOOLS + 1)
             targets += (_Target(number, tool.name, tool) for tool in selected)
         if len(targets) > MAX_TOOLS:
             detail = f"The operations up to this one select more than {MAX_TOOLS:,} tools."
@@ -142,10 +179,10 @@ async def _targets(session: AsyncSession, body: ToolBatch, principal: Principal)
     return targets
 
 
-async def _selected(
-    session: AsyncSession, operation: ToolOperation, principal: Principal, *, limit: int
+async def _select_tools(
+    session: AsyncSession, operation: OperationDraft, principal: Principal, *, limit: int
 ) -> list[OverridableTool]:
-    chosen = operation.filter
+    chosen = operation.filters
     if chosen is None:
         return []
     statement = overridable_select().where(principal_filter(principal))
@@ -162,7 +199,7 @@ async def _selected(
 
 
 async def _plan(
-    session: AsyncSession, targets: list[_Target], body: ToolBatch, principal: Principal
+    session: AsyncSession, targets: list[_Target], batch: BatchDraft, principal: Principal
 ) -> dict[UUID, dict[str, Any]]:
     """Lock the tools, set the errors and changed fields of the targets, and return what is to be stored."""
     ids = sorted({one.tool.id for one in targets if one.tool is not None})
@@ -173,15 +210,15 @@ async def _plan(
     locked = overridable_select().where(col(Tool.id).in_(ids), principal_filter(principal))
     current = {row.id: overridable(row) for row in await session.execute(locked)}
     state = {key: one.values() for key, one in current.items()}
-    inputs = await inputs_by_tool(session, _with_header_inputs(targets, body))
+    inputs = await inputs_by_tool(session, _with_header_inputs(targets, batch))
     changes: dict[UUID, dict[str, Any]] = {}
     for target in targets:
         tool = None if target.tool is None else current.get(target.tool.id)
         try:
             if tool is None:
                 raise NotFound(f"There is no tool {target.name}.")
-            operation = body.operations[target.operation]
-            members = _members(tool, operation, state[tool.id], changes.get(tool.id, {}))
+            operation = batch.operations[target.operation]
+            members = _find_changed_members(tool, operation, state[tool.id], changes.get(tool.id, {}))
             require_approver(principal, tool.requires_approval, members)
             check_header_inputs(inputs.get(tool.id), members, at="/patch")
         except GatewayError as error:
@@ -195,19 +232,16 @@ async def _plan(
     return changes
 
 
-def _with_header_inputs(targets: Iterable[_Target], body: ToolBatch) -> set[UUID]:
+def _with_header_inputs(targets: Iterable[_Target], batch: BatchDraft) -> set[UUID]:
     """Return the ids of the tools of which an operation names inputs for headers."""
-    patches = [one.patch for one in body.operations]
     naming = {
-        number
-        for number, patch in enumerate(patches)
-        if patch is not None and header_inputs_of(patch.model_dump(exclude_unset=True))
+        number for number, operation in enumerate(batch.operations) if header_inputs_of(operation.changes)
     }
     return {one.tool.id for one in targets if one.tool is not None and one.operation in naming}
 
 
-def _members(
-    tool: OverridableTool, operation: ToolOperation, state: Mapping[str, Any], earlier: Mapping[str, Any]
+def _find_changed_members(
+    tool: OverridableTool, operation: OperationDraft, state: Mapping[str, Any], earlier: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the members of the override that an operation changes.
 
@@ -216,9 +250,11 @@ def _members(
     """
     if operation.if_match is not None and not etag_matches(operation.if_match, tool.etag):
         raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {tool.etag} now.")
-    members = operation.patch.model_dump(exclude_unset=True) if operation.patch is not None else {}
+    members = dict(operation.changes)
     if operation.add_tags or operation.remove_tags:
-        members["tags"] = _tags(tool, operation, state["tags"], is_own="tags" in earlier or tool.has_own_tags)
+        members["tags"] = _change_tags(
+            tool, operation, state["tags"], is_own="tags" in earlier or tool.has_own_tags
+        )
     own = tool.overridden | earlier.keys()
     return {name: value for name, value in members.items() if _differs(name, value, state, own)}
 
@@ -231,11 +267,13 @@ def _differs(name: str, value: Any, state: Mapping[str, Any], own: AbstractSet[s
     return bool(value != state[name]) or (name not in _FLAGS and name not in own)
 
 
-def _tags(tool: OverridableTool, operation: ToolOperation, tags: list[str], *, is_own: bool) -> list[str]:
+def _change_tags(
+    tool: OverridableTool, operation: OperationDraft, tags: list[str], *, is_own: bool
+) -> list[str]:
     removed = set(operation.remove_tags)
     found = [tag for tag in dict.fromkeys([*tags, *operation.add_tags]) if tag not in removed]
     adopted = [tag for tag in found if tag in tags and tag not in operation.add_tags]
-    if adopted and not is_own and not operation.adopt_source_tags:
+    if adopted and not is_own and not operation.adopts_source_tags:
         raise Conflict(
             f"The tags of {tool.name} are those of its source. Changed ones would be set by a registrar, and "
             f"admit keys that are restricted to them: {', '.join(adopted)}.",
@@ -249,29 +287,23 @@ def _tags(tool: OverridableTool, operation: ToolOperation, tags: list[str], *, i
     return found
 
 
-def _item(
-    target: _Target, after: Mapping[UUID, OverridableTool], *, is_rolled_back: bool, base_url: str
-) -> ToolBatchItem:
+def _describe_outcome(
+    target: _Target, after: Mapping[UUID, OverridableTool], *, is_rolled_back: bool
+) -> ToolOutcome:
     error = target.error
     stored = None if target.tool is None else after.get(target.tool.id, target.tool)
-    visible = None if stored is None or isinstance(error, NotFound) else stored
+    outcome: Literal["changed", "unchanged", "failed", "rolled_back"]
     if error is not None:
-        outcome, status = "failed", error.status
+        outcome = "failed"
     elif is_rolled_back:
-        outcome, status = "rolled_back", 424
+        outcome = "rolled_back"
     else:
-        outcome, status = ("changed" if target.changed else "unchanged"), 200
-    return ToolBatchItem(
+        outcome = "changed" if target.changed else "unchanged"
+    return ToolOutcome(
         operation=target.operation,
         name=target.name,
         outcome=outcome,
-        status=status,
-        version=None if visible is None else visible.version,
-        changed=[] if error is not None else target.changed,
-        problem=None if error is None else error.as_problem(base_url=base_url),
+        version=None if stored is None or isinstance(error, NotFound) else stored.version,
+        changed=() if error is not None else tuple(target.changed),
+        error=error,
     )
-
-
-def has_failures(items: Iterable[ToolBatchItem]) -> bool:
-    """Return whether one of the items failed."""
-    return any(item.outcome == "failed" for item in items)

@@ -1,5 +1,6 @@
 """Reads and changes toolsets. A change is one transaction, in effect on this worker when it returns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -8,26 +9,25 @@ from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.api.toolsets.schemas import (
-    ToolsetCreate,
-    ToolsetInput,
-    ToolsetProblem,
-    ToolsetQuery,
-    ToolsetSummary,
-    ToolsetView,
-    members_of,
-    summary_of,
-)
 from app.catalog.feed import ChangeFeed
 from app.catalog.tools import tool_select, tool_view
 from app.core.errors import FieldError, InvalidInput, PreconditionFailed
-from app.core.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
+from app.core.pagination import (
+    Ordering,
+    Page,
+    PageRequest,
+    SortField,
+    contains,
+    etag_matches,
+    read_page,
+    version_etag,
+)
 from app.core.text import pointer, pointer_parts
 from app.formats.json_schema.input_lookup import may_have_input
 from app.security.principal import Principal
 from app.storage.database import Database
 from app.storage.models import TENANT, Tool, ToolsetRow, now
-from app.toolsets import ToolCollections
+from app.toolsets.agent_tool import AgentTool
 from app.toolsets.changes import (
     find_toolset,
     insert_toolset,
@@ -36,7 +36,9 @@ from app.toolsets.changes import (
     require_unrestricted,
     stored_definition,
 )
+from app.toolsets.collections import ToolCollections
 from app.toolsets.definition import StoredDefinition, ToolsetDefinition, with_former_names
+from app.toolsets.members import MemberProblem
 from app.toolsets.meta_tools import META_TOOL_NAMES
 
 _ORDER: Final = Ordering(
@@ -50,15 +52,50 @@ _ORDER: Final = Ordering(
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsetDraft:
+    """A toolset to be stored, without its name."""
+
+    title: str
+    description: str
+    definition: ToolsetDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ListedToolset:
+    """A toolset of a list: its row, and the number of its tools that the principal may call."""
+
+    row: ToolsetRow
+    tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenToolset:
+    """A toolset as a principal sees it: its row, and its tools that the principal may call.
+
+    `definition` is None, and `problems` are empty, where the principal may not see the definition. `problems`
+    are the parts of it that have no effect now.
+    """
+
+    row: ToolsetRow
+    tools: Sequence[AgentTool]
+    definition: ToolsetDefinition | None = None
+    problems: Sequence[MemberProblem] = ()
+
+    @property
+    def etag(self) -> str:
+        """The strong entity tag: the version in quotes (RFC 9110 section 8.8.3)."""
+        return version_etag(self.row.version)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolsetService:
-    """The operations on toolsets; `base_url` is the gateway's public address."""
+    """The operations on toolsets."""
 
     database: Database
     feed: ChangeFeed
     collections: ToolCollections
-    base_url: str
 
-    async def page(self, query: ToolsetQuery, *, principal: Principal) -> Page[ToolsetSummary]:
+    async def page(self, page: PageRequest, *, q: str | None, principal: Principal) -> Page[ListedToolset]:
         """Return a page of the toolsets that the principal may use; raise InvalidInput for another list's
         cursor.
         """
@@ -66,15 +103,17 @@ class ToolsetService:
         if principal.is_restricted:
             visible = await self.collections.visible_toolsets(principal)
             statement = statement.where(col(ToolsetRow.name).in_([one.name for one in visible]))
-        if query.q is not None:
+        if q is not None:
             columns = (col(ToolsetRow.name), col(ToolsetRow.title), col(ToolsetRow.description))
-            statement = statement.where(contains(query.q, *columns))
+            statement = statement.where(contains(q, *columns))
         async with self.database.read_session() as session:
-            page = await read_page(session, statement, ordering=_ORDER, page=query.page())
-        rows = [await self._summary(row, principal) for row in page.rows]
-        return Page(rows, page.next_cursor, page.total, page.total_at_least)
+            rows = await read_page(session, statement, ordering=_ORDER, page=page)
+        toolsets = [
+            ListedToolset(row, await self.collections.count(row.name, principal)) for row in rows.rows
+        ]
+        return Page(toolsets, rows.next_cursor, rows.total, rows.total_at_least)
 
-    async def get(self, name: str, *, principal: Principal) -> ToolsetView:
+    async def get(self, name: str, *, principal: Principal) -> SeenToolset:
         """Return a toolset; raise NotFound where there is none that the principal may use."""
         collection = await self.collections.toolset(name, principal)
         async with self.database.read_session() as session:
@@ -82,52 +121,44 @@ class ToolsetService:
         tools = await collection.tools()
         if row is None:
             raise await self.collections.unknown_toolset(name, principal)
-        sees_definition = principal.has_scope("providers:read") and not principal.is_restricted
-        problems: list[ToolsetProblem] = []
-        definition = None
-        if sees_definition:
-            definition = stored_definition(row).model_dump(mode="json", exclude_defaults=True)
-            problems = [ToolsetProblem.of(one) for one in await self.collections.problems(name)]
-        return ToolsetView(
-            **summary_of(row, len(tools), base_url=self.base_url),
-            members=members_of(tools),
-            definition=definition,
-            problems=problems,
-        )
+        if principal.has_scope("providers:read") and not principal.is_restricted:
+            problems = await self.collections.problems(name)
+            return SeenToolset(row, tools, stored_definition(row), problems)
+        return SeenToolset(row, tools)
 
-    async def create(self, body: ToolsetCreate, *, principal: Principal) -> ToolsetView:
+    async def create(self, name: str, draft: ToolsetDraft, *, principal: Principal) -> SeenToolset:
         """Create a toolset; raise Conflict where there is one of this name, InvalidInput where there are too
         many, and Forbidden for a restricted key.
         """
         require_unrestricted(principal)
-        _check_names(body.definition)
-        await self._check_presets(body.definition)
+        _check_names(draft.definition)
+        await self._check_presets(draft.definition)
         async with self.database.transaction() as session:
-            if await find_toolset(session, body.name, lock=True) is not None:
-                raise name_taken(body.name)
-            await _insert(session, body.name, body, principal)
+            if await find_toolset(session, name, lock=True) is not None:
+                raise name_taken(name)
+            await _insert(session, name, draft, principal)
         await self.feed.catch_up()
-        return await self.get(body.name, principal=principal)
+        return await self.get(name, principal=principal)
 
     async def put(
-        self, name: str, body: ToolsetInput, *, if_match: str | None, principal: Principal
-    ) -> tuple[ToolsetView, bool]:
+        self, name: str, draft: ToolsetDraft, *, if_match: str | None, principal: Principal
+    ) -> tuple[SeenToolset, bool]:
         """Replace a toolset, or create it; return it, and whether it is new.
 
         Raise PreconditionFailed where `if_match` names another version, and what `create` raises.
         """
         require_unrestricted(principal)
-        _check_names(body.definition)
-        await self._check_presets(body.definition)
+        _check_names(draft.definition)
+        await self._check_presets(draft.definition)
         async with self.database.transaction() as session:
             row = await find_toolset(session, name, lock=True)
             is_new = row is None
             _check_version(row, if_match, name)
             if row is None:
-                await _insert(session, name, body, principal)
+                await _insert(session, name, draft, principal)
             else:
-                stored = with_former_names(StoredDefinition.model_validate(row.definition), body.definition)
-                row.title, row.description = body.title, body.description
+                stored = with_former_names(StoredDefinition.model_validate(row.definition), draft.definition)
+                row.title, row.description = draft.title, draft.description
                 row.definition = stored.model_dump(mode="json")
                 row.version += 1
                 row.updated_at = now()
@@ -170,15 +201,6 @@ class ToolsetService:
         if errors:
             raise InvalidInput("A preset is for an input that its tool does not have.", errors=errors)
 
-    async def _summary(self, row: ToolsetRow, principal: Principal) -> ToolsetSummary:
-        tools = await self.collections.count(row.name, principal)
-        return ToolsetSummary(**summary_of(row, tools, base_url=self.base_url))
-
-
-def etag(toolset: ToolsetView) -> str:
-    """Return the strong entity tag of a toolset: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(toolset.version)
-
 
 def _check_names(definition: ToolsetDefinition) -> None:
     """Raise InvalidInput for a tool that gets the name of a meta-tool, which MCP clients could not call.
@@ -210,8 +232,8 @@ def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> N
         raise PreconditionFailed(f"{name} has changed since it was read: its ETag is {current} now.")
 
 
-async def _insert(session: AsyncSession, name: str, body: ToolsetInput, principal: Principal) -> None:
-    definition = with_former_names(None, body.definition)
+async def _insert(session: AsyncSession, name: str, draft: ToolsetDraft, principal: Principal) -> None:
+    definition = with_former_names(None, draft.definition)
     await insert_toolset(
-        session, name, definition, title=body.title, description=body.description, principal=principal
+        session, name, definition, title=draft.title, description=draft.description, principal=principal
     )

@@ -1,16 +1,15 @@
 """Reads, changes and deletes registered providers."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.presented_tokens import TOKEN_ID_PREFIX
 from app.access.repository import find_keys
-from app.api.providers.queries import ProviderQuery
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.core.errors import FieldError, InvalidInput, PreconditionFailed
-from app.core.pagination import Page, etag_matches
+from app.core.pagination import Page, PageRequest, etag_matches
 from app.openapi.report import SourceReport
 from app.providers.credentials.model import EGRESS_SLOT
 from app.providers.credentials.permissions import RegistrationPermissions, permissions_of
@@ -41,6 +40,7 @@ from app.security.principal import Principal
 from app.security.sealed_credentials import open_credential
 from app.storage.models import Credential, Provider, Revision
 
+ProviderState = Literal["enabled", "disabled", "pending"]
 _EXECUTOR_FIELDS: Final = ("executor_owner", "executor_keys")
 _SECRETS: Final = frozenset({"proxy_url", "client_key"})
 _EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "client_key"})
@@ -64,23 +64,24 @@ class ProviderStore:
 
     registry: RegistrationService
 
-    async def page(self, query: ProviderQuery, *, principal: Principal) -> Page[ProviderDetails]:
-        """Return a page of the providers that the key may see.
+    async def page(
+        self, page: PageRequest, *, q: str | None, state: ProviderState | None, principal: Principal
+    ) -> Page[ProviderDetails]:
+        """Return a page of the providers that the key may see; with `q`, those whose name, title or
+        description contains it.
 
         Raise InvalidInput for another list's cursor.
         """
         async with self.registry.database.read_session() as session:
-            found = await page_of_providers(
-                session, principal=principal, page=query.page(), q=query.q, state=query.state
-            )
-            details = await _details(session, found.rows)
-        return Page(details, found.next_cursor, found.total, found.total_at_least)
+            rows = await page_of_providers(session, principal=principal, page=page, q=q, state=state)
+            details = await _read_details(session, rows.rows)
+        return Page(details, rows.next_cursor, rows.total, rows.total_at_least)
 
     async def get(self, name: str, *, principal: Principal) -> ProviderDetails:
         """Return one provider with its report and pending changes; raise NotFound where there is none."""
         async with self.registry.database.read_session() as session:
             provider = await self.registry.visible_provider(session, name, principal=principal)
-            return await _full_details(session, provider)
+            return await _read_full_details(session, provider)
 
     async def patch(
         self, name: str, body: ProviderPatch, *, if_match: str | None, principal: Principal
@@ -98,12 +99,12 @@ class ProviderStore:
             permissions = permissions_of(principal)
             if body.options is not None:
                 await _permit_options(session, provider, body.options, permissions=permissions)
-            values = _values(body, provider, permissions=permissions)
-            values |= await _executor_values(session, body, provider)
+            values = _change_values(body, provider, permissions=permissions)
+            values |= await _find_executor_keys(session, body, provider)
             update_provider(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
-            details = await _full_details(session, provider)
+            details = await _read_full_details(session, provider)
             detail = {"changed": sorted(values)}
             await registry.record_action(session, provider, "changed", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
@@ -179,7 +180,7 @@ async def _permit_options(
         permissions.require_destination_write(f"/options/{moved[0]}")
 
 
-def _values(
+def _change_values(
     body: ProviderPatch, provider: Provider, *, permissions: RegistrationPermissions
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
@@ -207,7 +208,9 @@ def _values(
     return values
 
 
-async def _executor_values(session: AsyncSession, body: ProviderPatch, provider: Provider) -> dict[str, Any]:
+async def _find_executor_keys(
+    session: AsyncSession, body: ProviderPatch, provider: Provider
+) -> dict[str, Any]:
     """Return the columns with the keys that may connect as the executor, each by its lineage."""
     named = [name for name in _EXECUTOR_FIELDS if name in body.model_fields_set]
     if named and provider.protocol != UBP:
@@ -231,7 +234,7 @@ async def _executor_values(session: AsyncSession, body: ProviderPatch, provider:
     return values
 
 
-async def _details(session: AsyncSession, rows: list[Provider]) -> list[ProviderDetails]:
+async def _read_details(session: AsyncSession, rows: list[Provider]) -> list[ProviderDetails]:
     ids = [row.id for row in rows]
     counts = await tool_counts(session, ids)
     sources = await source_summaries(session, ids)
@@ -247,8 +250,8 @@ async def _details(session: AsyncSession, rows: list[Provider]) -> list[Provider
     ]
 
 
-async def _full_details(session: AsyncSession, provider: Provider) -> ProviderDetails:
-    details = (await _details(session, [provider]))[0]
+async def _read_full_details(session: AsyncSession, provider: Provider) -> ProviderDetails:
+    details = (await _read_details(session, [provider]))[0]
     report = await report_of(session, provider.id)
     pending = await pending_of(session, provider.id)
     return ProviderDetails(provider, details.tool_count, details.credentials, details.source, report, pending)

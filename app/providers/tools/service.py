@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID, uuid5
 
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, and_, any_, cast, func, or_, select
@@ -12,8 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.access.events import record_event
-from app.api.tools.header_inputs import check_header_inputs
-from app.api.tools.schemas import ToolPatch, ToolQuery, ToolSource
 from app.calls.stats.tool_usage import ToolUsage, is_used, tool_usage
 from app.catalog.feed import record_change
 from app.catalog.tools import (
@@ -33,6 +31,7 @@ from app.core.pagination import (
     ItemField,
     Ordering,
     Page,
+    PageRequest,
     SortField,
     contains,
     etag_matches,
@@ -42,6 +41,7 @@ from app.core.pagination import (
 )
 from app.core.resource_names import TOOL_NAME
 from app.providers.registration.approval_requirements import keep_requirements
+from app.providers.registration.header_inputs import check_header_inputs
 from app.providers.registration.overrides import require_approver, store_overrides
 from app.providers.registration.repository import lock_names
 from app.providers.registration.tool_history import ToolHistoryWriter
@@ -69,6 +69,36 @@ _SEEN_ORDER: Final = {
 }
 
 
+ToolListState = Literal[
+    "enabled", "disabled", "deprecated", "used", "unused", "destructive", "missing-credential"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFilters:
+    """Which tools: of a provider, with a tag of their own or of their provider, in a state, of these
+    canonical names, and, with `q`, those whose name or description contains it. None is no filter, and so is
+    no name. With `usage`, the calls of each are read, too.
+    """
+
+    q: str | None = None
+    provider: str | None = None
+    tag: str | None = None
+    enabled: bool | None = None
+    state: ToolListState | None = None
+    names: Sequence[str] = ()
+    usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTexts:
+    """What the source of a tool says, where people may have said otherwise."""
+
+    description: str
+    tags: Sequence[str]
+    keywords: Sequence[str]
+
+
 class UnknownTool(NotFound):
     """There is no tool of this name that the principal may see; its route adds similar names."""
 
@@ -83,7 +113,11 @@ def etag(tool: ToolView) -> str:
 
 
 async def list_tools(
-    database: Database, query: ToolQuery, collection: ToolCollection, conditions: ToolConditions
+    database: Database,
+    page: PageRequest,
+    filters: ToolFilters,
+    collection: ToolCollection,
+    conditions: ToolConditions,
 ) -> tuple[Page[ToolView], Mapping[str, ToolUsage]]:
     """Return a page of the tools of a collection, and with `usage` the usage of each by its name.
 
@@ -91,32 +125,36 @@ async def list_tools(
     for reading them.
     """
     principal = collection.principal
-    if query.usage or query.state in ("used", "unused"):
+    if filters.usage or filters.state in ("used", "unused"):
         _require_reads_calls(principal)
     if not collection.is_registry:
-        return await _list_seen_tools(database, query, collection, conditions)
+        return await _list_seen_tools(database, page, filters, collection, conditions)
     async with database.read_session() as session:
-        statement = await _filter_tools(session, query, conditions)
+        statement = await _filter_tools(session, filters, conditions)
         statement = statement.where(principal_filter(principal))
-        if query.names:
-            statement = statement.where(col(Tool.name) == any_(cast(sorted(set(query.names)), ARRAY(Text))))
-        if query.q is not None:
-            statement = statement.where(has_text(query.q))
+        if filters.names:
+            statement = statement.where(col(Tool.name) == any_(cast(sorted(set(filters.names)), ARRAY(Text))))
+        if filters.q is not None:
+            statement = statement.where(has_text(filters.q))
         # Named tools are few: their rows are read at once.
-        ordering = replace(_ORDER, ids_first=not query.names)
-        page = await read_page(session, statement, ordering=ordering, page=query.page())
-        names = [row.name for row in page.rows] if query.usage else []
+        ordering = replace(_ORDER, ids_first=not filters.names)
+        listed = await read_page(session, statement, ordering=ordering, page=page)
+        names = [row.name for row in listed.rows] if filters.usage else []
         usage = await tool_usage(session, names, tenant=principal.tenant_id)
-    rows = [tool_view(row) for row in page.rows]
-    return Page(rows, page.next_cursor, page.total, page.total_at_least), usage
+    rows = [tool_view(row) for row in listed.rows]
+    return Page(rows, listed.next_cursor, listed.total, listed.total_at_least), usage
 
 
 async def _list_seen_tools(
-    database: Database, query: ToolQuery, collection: ToolCollection, conditions: ToolConditions
+    database: Database,
+    page: PageRequest,
+    filters: ToolFilters,
+    collection: ToolCollection,
+    conditions: ToolConditions,
 ) -> tuple[Page[ToolView], Mapping[str, ToolUsage]]:
     """Return the page of tools as toolsets have them: names and texts are those, all else is stored."""
-    words = (query.q or "").casefold()
-    wanted = set(query.names)
+    words = (filters.q or "").casefold()
+    wanted = set(filters.names)
     tools = [
         tool
         for tool in await collection.tools()
@@ -125,19 +163,19 @@ async def _list_seen_tools(
     ]
     ids = sorted({tool.id for tool in tools})
     async with database.read_session() as session:
-        statement = (await _filter_tools(session, query, conditions)).where(_is_one_of(ids))
+        statement = (await _filter_tools(session, filters, conditions)).where(_is_one_of(ids))
         times = statement.with_only_columns(col(Tool.id), col(Tool.created_at), col(Tool.updated_at))
         stored = {row.id: row for row in await session.execute(times)}
         items = [_SeenItem.of(tool, stored[tool.id]) for tool in tools if tool.id in stored]
-        page = page_of_items(items, fields=_SEEN_ORDER, item_id="item_id", page=query.page())
-        shown = sorted({item.tool.id for item in page.rows})
+        listed = page_of_items(items, fields=_SEEN_ORDER, item_id="item_id", page=page)
+        shown = sorted({item.tool.id for item in listed.rows})
         rows = await session.execute(tool_select(outputs=False).where(_is_one_of(shown)))
         views = {row.id: tool_view(row) for row in rows}
-        names = sorted({item.tool.tool for item in page.rows}) if query.usage else []
+        names = sorted({item.tool.tool for item in listed.rows}) if filters.usage else []
         usage = await tool_usage(session, names, tenant=collection.principal.tenant_id)
-    seen = [_show_as_seen(views[item.tool.id], item.tool) for item in page.rows if item.tool.id in views]
-    used = {item.name: usage[item.tool.tool] for item in page.rows if item.tool.tool in usage}
-    return Page(seen, page.next_cursor, page.total), used
+    seen = [_show_as_seen(views[item.tool.id], item.tool) for item in listed.rows if item.tool.id in views]
+    used = {item.name: usage[item.tool.tool] for item in listed.rows if item.tool.tool in usage}
+    return Page(seen, listed.next_cursor, listed.total), used
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +205,22 @@ def _show_as_seen(view: ToolView, tool: AgentTool) -> ToolView:
     )
 
 
-async def _filter_tools(session: AsyncSession, query: ToolQuery, conditions: ToolConditions) -> Select[Any]:
-    """Return the select of tools with the filters of a query but those by names and texts."""
+async def _filter_tools(
+    session: AsyncSession, filters: ToolFilters, conditions: ToolConditions
+) -> Select[Any]:
+    """Return the select of tools with all filters but those by names and texts."""
     statement = tool_select(outputs=False)
-    if query.provider is not None:
-        statement = statement.where(col(Provider.name) == query.provider)
-    if query.tag is not None:
-        statement = statement.where(has_tag(query.tag))
-    if query.enabled is not None:
-        statement = statement.where(is_enabled() if query.enabled else is_disabled())
-    if query.state == "missing-credential":
+    if filters.provider is not None:
+        statement = statement.where(col(Provider.name) == filters.provider)
+    if filters.tag is not None:
+        statement = statement.where(has_tag(filters.tag))
+    if filters.enabled is not None:
+        statement = statement.where(is_enabled() if filters.enabled else is_disabled())
+    if filters.state == "missing-credential":
         stored = await conditions.read_stored(session)
         statement = statement.where(lacks_credential(stored.slots))
-    elif query.state is not None:
-        statement = statement.where(state_filter(query.state))
+    elif filters.state is not None:
+        statement = statement.where(state_filter(filters.state))
     return statement
 
 
@@ -195,8 +235,8 @@ async def get_seen_tool(
     which changes with what a toolset changes; raise NotFound and AmbiguousTool. See `get_tool` for `full`.
     """
     if collection.is_registry:
-        found = await get_tool(database, principal=collection.principal, name=name, full=full)
-        return found, etag(found)
+        view = await get_tool(database, principal=collection.principal, name=name, full=full)
+        return view, etag(view)
     tool = await collection.get(name)
     async with database.read_session() as session:
         statement = tool_select(full=full).where(col(Tool.id) == tool.id)
@@ -215,13 +255,13 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
         return await _found(session, _visible(name, principal, full=full), name)
 
 
-async def source_of(database: Database, tool: ToolView) -> ToolSource:
+async def source_of(database: Database, tool: ToolView) -> SourceTexts:
     """Return what the source of a tool says, without what people have changed."""
     columns = (col(Tool.description), col(Tool.tags), col(Tool.keywords))
     statement = select(*columns).where(col(Tool.id) == tool.id)
     async with database.read_session() as session:
         row = (await session.execute(statement)).one()
-    return ToolSource(description=row.description, tags=list(row.tags), keywords=list(row.keywords))
+    return SourceTexts(row.description, tuple(row.tags), tuple(row.keywords))
 
 
 async def change_tool(
@@ -229,18 +269,17 @@ async def change_tool(
     *,
     principal: Principal,
     name: str,
-    patch: ToolPatch,
+    changes: Mapping[str, Any],
     if_match: str | None,
     history: ToolHistoryWriter,
 ) -> ToolView:
-    """Override the source's description, tags or enabled, or the requirement of approval, with the patch;
-    return the tool after the change.
+    """Override what the source says with the changes, which are members of an override; None reverts to the
+    source. Return the tool after it.
 
     Raises NotFound, PreconditionFailed where `if_match` names another version, Forbidden for removing the
     requirement of approval without the scope for approving, and InvalidInput for inputs that cannot be
     repeated in headers.
     """
-    changes = patch.model_dump(exclude_unset=True)
     async with database.transaction() as session:
         if "requires_approval" in changes:
             await lock_names(session)
@@ -281,13 +320,6 @@ async def delete_tool(
             session, actor=principal.key_id, action="deleted", object_type="tool", object_name=tool.name
         )
         await _record(session, tool)
-
-
-def visible_tool_names(principal: Principal) -> Select[Any] | None:
-    """Return a query for the names of the tools that a principal limited to tags may see; None for others."""
-    if principal.tags is None:
-        return None
-    return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
 
 
 def state_filter(state: str) -> ColumnElement[bool]:

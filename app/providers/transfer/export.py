@@ -11,7 +11,6 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.api.providers.toolset_transfer import ExportedToolset, ToolsetTransfer
 from app.catalog.tools import provider_filter
 from app.core.errors import FieldError, InvalidInput
 from app.core.schemas import (
@@ -49,6 +48,7 @@ from app.providers.registration.repository import (
 )
 from app.providers.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.providers.registration.service import RegistrationService
+from app.providers.transfer.toolsets import ExportedToolset, ToolsetTransfer
 from app.security.principal import Principal
 from app.storage.models import TENANT, Provider, Tool, Variable
 from app.toolsets.changes import MAX_TOOLSETS
@@ -133,11 +133,11 @@ class Exporter:
         async with self.registry.database.read_session() as session:
             query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
             rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
-            providers = [await self._provider(session, row) for row in rows]
+            providers = [await self._export_provider(session, row) for row in rows]
         toolsets = await self.toolsets.export(principal=principal)
         return {"format": FORMAT, "providers": providers, **({"toolsets": toolsets} if toolsets else {})}
 
-    async def _provider(self, session: AsyncSession, row: Provider) -> Json:
+    async def _export_provider(self, session: AsyncSession, row: Provider) -> Json:
         source = await source_of(session, row.id)
         tools = await tools_of(session, row.id)
         query = select(col(Variable.name)).where(col(Variable.provider_id) == row.id)
@@ -150,7 +150,7 @@ class Exporter:
             "document_language": row.document_language,
             "enabled": row.enabled,
             "limits": row.limits,
-            "options": _options(row.options),
+            "options": _export_options(row.options),
             "call_template": row.call_template,
             "variables": sorted((await session.execute(query)).scalars()),
             "overrides": await overrides_of(session, row),
@@ -159,7 +159,7 @@ class Exporter:
             form["unconfirmed_origins"] = sorted(unconfirmed)
         if source is not None and source.format == "openapi":
             body = open_source_body(source, vault=self.registry.vault)
-            form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
+            form |= {"url": source.url, "media_type": source.media_type, **_encode_document(body)}
             form |= {
                 "root": source.root,
                 "overlay": source.overlay,
@@ -170,9 +170,9 @@ class Exporter:
             tools = [tool for tool in tools if tool.revision_id is None]
         # Fingerprints are made with this gateway's key.
         slots = {slot.name: replace(slot, fingerprint=None) for slot in slots_of(row)}
-        slots = {**await _discovery_slots(session, row), **slots}
+        slots = {**await _list_discovery_slots(session, row), **slots}
         form["slots"] = [slot.to_json() for slot in slots.values()]
-        form["tools"] = [_tool(row.name, tool) for tool in tools]
+        form["tools"] = [_export_tool(row.name, tool) for tool in tools]
         return form
 
 
@@ -197,16 +197,16 @@ def read_export(raw: Any) -> RegistrationBatch:
         raise InvalidInput("The document is not an export.", errors=[error])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        read.append(read_or_reject(partial(_registration, entry, pointer("/providers", index)), entry))
+        read.append(read_or_reject(partial(_read_registration, entry, pointer("/providers", index)), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 
-def _registration(entry: Any, at: str) -> RegistrationRequest:
+def _read_registration(entry: Any, at: str) -> RegistrationRequest:
     reject_unstorable(entry, at=at)
     body = validated(ExportedProvider, entry, at=at)
     return RegistrationRequest(
         name=body.name,
-        source=_source(body, at),
+        source=_read_source(body, at),
         title=body.title,
         description=body.description,
         tags=tuple(body.tags),
@@ -222,7 +222,7 @@ def _registration(entry: Any, at: str) -> RegistrationRequest:
     )
 
 
-def _options(stored: Mapping[str, Any]) -> Json:
+def _export_options(stored: Mapping[str, Any]) -> Json:
     """Return the options without the registry's internal ones, and without a base URL that is not confirmed:
     a key with `credentials:write` would confirm it by importing it.
     """
@@ -235,7 +235,7 @@ def _options(stored: Mapping[str, Any]) -> Json:
     return options
 
 
-def _source(body: ExportedProvider, at: str) -> RegistrationSource:
+def _read_source(body: ExportedProvider, at: str) -> RegistrationSource:
     value = {"tools": body.tools, "slots": body.slots, "call_template": body.call_template}
     raw = b""
     if body.document is not None:
@@ -259,7 +259,7 @@ def _source(body: ExportedProvider, at: str) -> RegistrationSource:
     )
 
 
-async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, CredentialSlot]:
+async def _list_discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, CredentialSlot]:
     """Return the slots of credentials that are sent when the source is fetched, so that they can be
     refilled.
     """
@@ -273,7 +273,7 @@ async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[st
     }
 
 
-def _tool(provider: str, tool: Tool) -> Json:
+def _export_tool(provider: str, tool: Tool) -> Json:
     return {
         "source_key": tool.source_key,
         "name": tool.name.removeprefix(f"{provider}."),
@@ -288,7 +288,7 @@ def _tool(provider: str, tool: Tool) -> Json:
     }
 
 
-def _text(body: bytes) -> Json:
+def _encode_document(body: bytes) -> Json:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,15 +1,21 @@
-"""`/search/synonyms`: create, list, read, replace and delete sets of synonyms; all of them as text."""
+"""`/search/synonyms` and `/search/pins`: the words of an operator."""
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from app.access import requires
+from app.api.authorisation import requires
+from app.api.crud import ETAG, describe_created, respond_stored
 from app.api.dependencies import UsesPageLinks, UsesServices, location_of
-from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.idempotency import IdempotentOperation, UsesIdempotency
 from app.api.lists import IfMatch
+from app.api.providers.request_reader import read_body
 from app.api.search.schemas_words import (
+    PinnedResultPage,
+    PinnedResultQuery,
+    PinnedResultView,
+    PinPath,
     SynonymSetPage,
     SynonymSetQuery,
     SynonymSetView,
@@ -19,19 +25,15 @@ from app.api.search.schemas_words import (
 )
 from app.core.errors import BadRequest, UnsupportedMediaType
 from app.core.media_types import parse_essence
-from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
-from app.providers.registration.request_parser import read_body
-from app.search.words.definition import SynonymSet
+from app.core.schemas import PAGE_HEADERS, problem_responses
+from app.search.words.definition import PinnedResult, SynonymSet
 from app.search.words.service import etag, text_etag
 from app.search.words.text_form import MEDIA_TYPE
 from app.security.principal import Principal
-from app.storage.models import SynonymSetRow
+from app.storage.models import PinnedResultRow, SynonymSetRow
 
 router = APIRouter(tags=["search"])
-_CREATION: Final = IdempotentOperation("createSynonyms", seconds=60)
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
-}
+_SYNONYMS_CREATION: Final = IdempotentOperation("createSynonyms", seconds=60)
 _TEXT_ETAG: Final[dict[str, Any]] = {
     "ETag": {"schema": {"type": "string"}, "description": "A digest of the text in quotes."}
 }
@@ -54,11 +56,7 @@ WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
     status_code=201,
     response_model=SynonymSetView,
     responses={
-        201: {
-            "model": SynonymSetView,
-            "description": "Created",
-            "headers": {**location_header("Path of the set of synonyms."), **_ETAG, **IDEMPOTENCY_HEADERS},
-        },
+        201: describe_created(SynonymSetView, "Path of the set of synonyms.", idempotent=True),
         **problem_responses(400, 409, 413, 415),
     },
 )
@@ -74,13 +72,12 @@ async def create_synonyms(
     """
 
     async def create() -> Response:
-        made = await services.search_words.create_synonyms(body, principal=principal)
-        headers = {"ETag": etag(made), "Location": location_of(request, "search", "synonyms", str(made.id))}
-        content = SynonymSetView.of(made).model_dump_json()
-        return Response(content, 201, headers=headers, media_type="application/json")
+        row = await services.search_words.create_synonyms(body, principal=principal)
+        location = location_of(request, "search", "synonyms", str(row.id))
+        return respond_stored(SynonymSetView.of(row), etag=etag(row), location=location)
 
     content = body.model_dump_json().encode()
-    return await idempotency.respond(_CREATION, create, principal=principal, content=content)
+    return await idempotency.respond(_SYNONYMS_CREATION, create, principal=principal, content=content)
 
 
 @router.get(
@@ -107,7 +104,7 @@ async def list_synonyms(
     "/search/synonyms/{id}",
     operation_id="getSynonyms",
     summary="Get a set of synonyms",
-    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
 )
 async def get_synonyms(
     synonyms_id: SynonymsPath, principal: ReadsProviders, services: UsesServices, response: Response
@@ -122,7 +119,7 @@ async def get_synonyms(
     "/search/synonyms/{id}",
     operation_id="putSynonyms",
     summary="Replace a set of synonyms",
-    responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
 )
 async def put_synonyms(
     synonyms_id: SynonymsPath,
@@ -218,3 +215,107 @@ async def import_synonyms(
     )
     response.headers["ETag"] = text_etag(stored)
     return SynonymsImported.of(imported)
+
+
+_PIN_CREATION: Final = IdempotentOperation("createPin", seconds=60)
+
+
+@router.post(
+    "/search/pins",
+    operation_id="createPin",
+    summary="Pin tools to a query",
+    status_code=201,
+    response_model=PinnedResultView,
+    responses={
+        201: describe_created(PinnedResultView, "Path of the pinned result.", idempotent=True),
+        **problem_responses(400, 409, 413, 415),
+    },
+)
+async def create_pin(
+    request: Request,
+    body: PinnedResult,
+    principal: WritesProviders,
+    services: UsesServices,
+    idempotency: UsesIdempotency,
+) -> Response:
+    """Let tools come first in searches for the words of a query. Clients find only those that they may call;
+    a tool that does not exist is reported in `problems`. 403 for a key with restrictions.
+    """
+
+    async def create() -> Response:
+        pinned = await services.search_words.create_pin(body, principal=principal)
+        location = location_of(request, "search", "pins", str(pinned.row.id))
+        return respond_stored(PinnedResultView.of(pinned), etag=etag(pinned.row), location=location)
+
+    content = body.model_dump_json().encode()
+    return await idempotency.respond(_PIN_CREATION, create, principal=principal, content=content)
+
+
+@router.get(
+    "/search/pins",
+    operation_id="listPins",
+    summary="List all pinned results",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_pins(
+    principal: ReadsProviders,
+    services: UsesServices,
+    links: UsesPageLinks,
+    query: Annotated[PinnedResultQuery, Query()],
+) -> PinnedResultPage:
+    """List the pinned results, those of toolsets included. 403 for a key with restrictions."""
+    page = await services.search_words.pins(
+        query.page(), toolset=query.toolset, q=query.q, principal=principal
+    )
+    links.set(page.next_cursor)
+    return PinnedResultPage.of(page, [PinnedResultView.of(state) for state in page.rows])
+
+
+@router.get(
+    "/search/pins/{id}",
+    operation_id="getPin",
+    summary="Get a pinned result",
+    responses={200: {"headers": ETAG}, **problem_responses(404)},
+)
+async def get_pin(
+    pin_id: PinPath, principal: ReadsProviders, services: UsesServices, response: Response
+) -> PinnedResultView:
+    """Get a pinned result."""
+    found = await services.search_words.pin(pin_id, principal=principal)
+    response.headers["ETag"] = etag(found.row)
+    return PinnedResultView.of(found)
+
+
+@router.put(
+    "/search/pins/{id}",
+    operation_id="putPin",
+    summary="Replace a pinned result",
+    responses={200: {"headers": ETAG}, **problem_responses(400, 404, 409, 412, 413, 415)},
+)
+async def put_pin(
+    pin_id: PinPath,
+    body: PinnedResult,
+    principal: WritesProviders,
+    services: UsesServices,
+    response: Response,
+    *,
+    if_match: IfMatch = None,
+) -> PinnedResultView:
+    """Replace a pinned result."""
+    changed = await services.search_words.replace_pin(pin_id, body, if_match=if_match, principal=principal)
+    response.headers["ETag"] = etag(changed.row)
+    return PinnedResultView.of(changed)
+
+
+@router.delete(
+    "/search/pins/{id}",
+    operation_id="deletePin",
+    summary="Delete a pinned result",
+    status_code=204,
+    responses=problem_responses(404, 412),
+)
+async def delete_pin(
+    pin_id: PinPath, principal: WritesProviders, services: UsesServices, *, if_match: IfMatch = None
+) -> None:
+    """Delete a pinned result."""
+    await services.search_words.delete(PinnedResultRow, pin_id, if_match=if_match, principal=principal)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import select
 from sqlmodel import col
 
@@ -13,7 +13,6 @@ from app.core.errors import FieldError, GatewayError, InvalidInput
 from app.core.schemas import ShortText, StrictModel, Text, ToolsetName
 from app.core.text import pointer
 from app.providers.credentials.validation_errors import validated
-from app.providers.registration.jobs import problem_json
 from app.security.principal import Principal
 from app.storage.database import Database
 from app.storage.models import TENANT, ToolsetRow
@@ -40,13 +39,17 @@ class ExportedToolset(StrictModel):
     former_names: dict[AgentName, ShortText] = Field(default_factory=dict)
 
 
-class ToolsetEntry(BaseModel):
-    """What became of a toolset of an import."""
+@dataclass(frozen=True, slots=True)
+class ImportedToolset:
+    """What became of a toolset of an import, with the status that a request with it alone would have had.
+
+    `name` is None where it has no readable one.
+    """
 
     name: str | None
     outcome: ToolsetOutcome
-    status: int = Field(description="The status of a request with this toolset alone.")
-    problem: dict[str, Any] | None = Field(None, description="Why it was not imported (RFC 9457).")
+    status: int
+    error: GatewayError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,9 @@ class ToolsetTransfer:
         async with self.database.read_session() as session:
             ordered = statement.order_by(col(ToolsetRow.name).collate("C"))
             rows = (await session.execute(ordered)).scalars().all()
-        return [_exported(row) for row in rows]
+        return [_export_toolset(row) for row in rows]
 
-    async def import_all(self, entries: Sequence[Any], *, principal: Principal) -> list[ToolsetEntry]:
+    async def import_all(self, entries: Sequence[Any], *, principal: Principal) -> list[ImportedToolset]:
         """Create the toolsets, and return the outcome of each, in order. One that is stored and differs is a
         conflict, as a provider is.
         """
@@ -79,14 +82,11 @@ class ToolsetTransfer:
             try:
                 outcome: ToolsetOutcome = await self._import(entry, pointer("/toolsets", index), principal)
             except GatewayError as error:
-                problem = problem_json(error)
-                outcomes.append(
-                    ToolsetEntry(name=known, outcome="failed", status=error.status, problem=problem)
-                )
+                outcomes.append(ImportedToolset(known, "failed", error.status, error))
                 continue
             status = 201 if outcome == "created" else 200
-            outcomes.append(ToolsetEntry(name=known, outcome=outcome, status=status))
-        if any(one.outcome == "created" for one in outcomes):
+            outcomes.append(ImportedToolset(known, outcome, status))
+        if any(toolset.outcome == "created" for toolset in outcomes):
             await self.feed.catch_up()
         return outcomes
 
@@ -103,7 +103,7 @@ class ToolsetTransfer:
         async with self.database.transaction() as session:
             row = await find_toolset(session, body.name, lock=True)
             if row is not None:
-                if _exported(row) == body.model_dump(mode="json", exclude_defaults=True):
+                if _export_toolset(row) == body.model_dump(mode="json", exclude_defaults=True):
                     return "unchanged"
                 raise name_taken(body.name)
             stored = StoredDefinition(**body.definition.model_dump(), former_names=body.former_names)
@@ -118,13 +118,13 @@ class ToolsetTransfer:
         return "created"
 
 
-def _exported(row: ToolsetRow) -> dict[str, Any]:
+def _export_toolset(row: ToolsetRow) -> dict[str, Any]:
     former = StoredDefinition.model_validate(row.definition).former_names
-    found = ExportedToolset(
+    exported = ExportedToolset(
         name=row.name,
         title=row.title,
         description=row.description,
         definition=stored_definition(row),
         former_names=former,
     )
-    return found.model_dump(mode="json", exclude_defaults=True)
+    return exported.model_dump(mode="json", exclude_defaults=True)

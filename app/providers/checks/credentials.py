@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.api.providers.schemas_check import CredentialCheck, ProtocolCheck
 from app.calls.response.masking import call_and_mask
 from app.calls.retries import prepare_call
 from app.catalog import Catalog
@@ -26,6 +25,7 @@ from app.core.uuid7 import uuid7
 from app.outbound.credentials import CredentialResolver
 from app.outbound.egress import EgressSettings
 from app.protocols.base import Call, ChecksUpstream
+from app.providers.checks.records import CredentialResult, CredentialStatus, ProtocolResult
 from app.security.requirements import SlotRequirement, slot_names
 from app.security.sealed_credentials import RELEASED_KINDS, TOKEN_KINDS, SealedCredential
 
@@ -49,7 +49,7 @@ class CredentialChecker:
         origins: Sequence[str],
         egress: EgressSettings | None,
         deadline: float,
-    ) -> CredentialCheck:
+    ) -> CredentialResult:
         """Return whether a credential can be prepared for one of the origins: for OAuth2, get a token."""
         allowed = [one for one in origins if one in credential.allowed_origins]
         if not allowed:
@@ -100,26 +100,28 @@ class CredentialChecker:
         except (GatewayError, PlanError):
             plan = None
         if plan is None or plan.provider != provider:
-            raise _unusable(f"The provider {provider} has no usable tool {name}.")
+            raise _build_tool_error(f"The provider {provider} has no usable tool {name}.")
         if not plan.provider_enabled:
-            raise _unusable(f"The provider {provider} is paused: its tools cannot be called.")
+            raise _build_tool_error(f"The provider {provider} is paused: its tools cannot be called.")
         if not plan.enabled:
-            raise _unusable(f"The tool {plan.name} is disabled.")
+            raise _build_tool_error(f"The tool {plan.name} is disabled.")
         if isinstance(plan.adapter, ChecksUpstream):
             return plan
         if plan.requires_approval:
-            raise _unusable(f"Each call of {plan.name} requires approval: choose a tool that requires none.")
+            raise _build_tool_error(
+                f"Each call of {plan.name} requires approval: choose a tool that requires none."
+            )
         if not plan.safe:
-            raise _unusable(f"Calls of {plan.name} may have effects: choose one whose method is GET.")
+            raise _build_tool_error(f"Calls of {plan.name} may have effects: choose one whose method is GET.")
         try:
             plan.validate({})
         except InvalidArguments:
-            raise _unusable(f"The tool {plan.name} cannot be called without arguments.") from None
+            raise _build_tool_error(f"The tool {plan.name} cannot be called without arguments.") from None
         return plan
 
     async def call(
         self, plan: Plan, credentials: Mapping[str, SealedCredential], *, deadline: float
-    ) -> tuple[list[CredentialCheck], ProtocolCheck | None]:
+    ) -> tuple[list[CredentialResult], ProtocolResult | None]:
         """Call the tool of a plan, or have its protocol check its upstream; return what this says of the
         credentials that it needs, and of the protocol.
         """
@@ -134,19 +136,19 @@ class CredentialChecker:
             sent = frozenset(wire.slot for wire in resolved)
             call = prepare_call(plan, {}, resolved, call_id=str(uuid7()), deadline=deadline)
             call.resend = False
-            await _exchange(plan, call)
+            await _exchange_message(plan, call)
         except GatewayError as failed:
             error = failed
         named = sent or slot_names(plan.needs)
         checks = [
-            _of_call(plan, credentials[slot], error, was_sent=slot in sent)
+            _judge_call(plan, credentials[slot], error, was_sent=slot in sent)
             for slot in sorted(named)
             if slot in credentials
         ]
         if not isinstance(plan.adapter, ChecksUpstream):
             return checks, None
         has_spoken = error is None or isinstance(error, UpstreamUnauthorized | UpstreamRejected)
-        return checks, ProtocolCheck(
+        return checks, ProtocolResult(
             tool=plan.name,
             protocol=plan.adapter.name,
             status="ok" if has_spoken else "failed",
@@ -156,7 +158,7 @@ class CredentialChecker:
         )
 
 
-async def _exchange(plan: Plan, call: Call[Any]) -> None:
+async def _exchange_message(plan: Plan, call: Call[Any]) -> None:
     """Exchange one message with the upstream; what it responds is dropped."""
     if isinstance(plan.adapter, ChecksUpstream):
         await plan.adapter.check(call)
@@ -165,13 +167,14 @@ async def _exchange(plan: Plan, call: Call[Any]) -> None:
     await result.aclose()
 
 
-def _of_call(
+def _judge_call(
     plan: Plan, credential: SealedCredential, error: GatewayError | None, *, was_sent: bool
-) -> CredentialCheck:
+) -> CredentialResult:
     """Return what the outcome of a call says of one credential that was to be sent with it."""
     upstream_status = None
     if isinstance(error, UpstreamError) and error.response is not None:
         upstream_status = error.response.status
+    status: CredentialStatus
     if error is None:
         status = "accepted" if was_sent else "not_checked"
     elif not was_sent:
@@ -193,18 +196,17 @@ def _of_call(
     )
 
 
-def _result(credential: SealedCredential, status: str, **members: Any) -> CredentialCheck:
-    absent = dict.fromkeys(("tool", "upstream_status", "problem", "detail"))
-    return CredentialCheck(
+def _result(credential: SealedCredential, status: CredentialStatus, **members: Any) -> CredentialResult:
+    return CredentialResult(
         slot=credential.slot,
         kind=RELEASED_KINDS.get(credential.kind, credential.kind),
         exact_kind=credential.kind,
         status=status,
-        **{**absent, **members},
+        **members,
     )
 
 
-def _unusable(detail: str) -> InvalidInput:
+def _build_tool_error(detail: str) -> InvalidInput:
     return InvalidInput(
         "The tool cannot be called for the check: see /tool.",
         errors=[FieldError("/tool", detail)],

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
-from app.api.providers.provider_store import require_version
 from app.catalog.feed import record_change
 from app.core.errors import FieldError, not_found
 from app.core.suggestions import closest
@@ -36,6 +35,7 @@ from app.providers.registration.repository import (
 )
 from app.providers.registration.service import RegistrationService
 from app.providers.registration.shared_variables import bind_shared_variables
+from app.providers.registration.store import require_version
 from app.security.principal import Principal
 from app.storage.models import Credential, Provider, now
 
@@ -46,25 +46,25 @@ class CredentialStore:
 
     registry: RegistrationService
 
-    async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
+    async def list_stored(self, provider: str, *, principal: Principal) -> list[Credential]:
         """Return the stored credentials by slot; raise NotFound for the provider."""
         async with self.registry.database.read_session() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
             return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
 
-    async def destinations(self, provider: str, *, principal: Principal) -> list[Destination]:
+    async def find_destinations(self, provider: str, *, principal: Principal) -> list[Destination]:
         """Return, for each slot, where a credential would be sent that is stored without origins of its own.
 
         Raises NotFound for the provider.
         """
         async with self.registry.database.read_session() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
-            scope = await self._scope(session, row, permissions=UNRESTRICTED)
-            found = await _destinations(session, row, scope=scope)
+            scope = await self._read_scope(session, row, permissions=UNRESTRICTED)
+            destinations = await _read_destinations(session, row, scope=scope)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}
         more = DISCOVERY_SLOTS if row.call_template else ()
         slots = dict.fromkeys([*(slot.name for slot in slots_of(row)), *more, *stored])
-        return [found.of(slot, stored.get(slot)) for slot in slots if slot != EGRESS_SLOT]
+        return [destinations.of(slot, stored.get(slot)) for slot in slots if slot != EGRESS_SLOT]
 
     async def put(
         self,
@@ -121,7 +121,7 @@ class CredentialStore:
             if stored is None or slot == EGRESS_SLOT:
                 raise not_found(
                     f"No credential is stored in slot {slot!r} of {provider!r}.",
-                    _similar(slot, slots, principal=principal),
+                    _suggest_slots(slot, slots, principal=principal),
                 )
             require_version(stored.version, if_match)
             await session.delete(stored)
@@ -146,19 +146,19 @@ class CredentialStore:
             error = FieldError("#/path/slot", "The provider has no such slot.", expected=list(slots))
             unknown = not_found(
                 f"The provider {provider.name!r} has no credential slot {slot!r}.",
-                _similar(slot, slots, principal=principal),
+                _suggest_slots(slot, slots, principal=principal),
             )
             unknown.errors = (error,)
             raise unknown
-        scope = await self._scope(session, provider, permissions=permissions_of(principal))
-        found = await _destinations(session, provider, scope=scope)
+        scope = await self._read_scope(session, provider, permissions=permissions_of(principal))
+        destinations = await _read_destinations(session, provider, scope=scope)
         loopback = self.registry.reader.binding(()).loopback_tokens
-        binding = found.binding(slot, loopback_tokens=loopback)
+        binding = destinations.binding(slot, loopback_tokens=loopback)
         return complete(
             with_stored_variable_names(given, scope=scope, at=""), slot=entry, binding=binding, at=""
         )
 
-    async def _scope(
+    async def _read_scope(
         self, session: AsyncSession, provider: Provider, *, permissions: RegistrationPermissions
     ) -> VariableScope:
         variables = await variables_for(session, provider.id)
@@ -167,7 +167,7 @@ class CredentialStore:
         )
 
 
-def _similar(slot: str, slots: Iterable[str], *, principal: Principal) -> list[str]:
+def _suggest_slots(slot: str, slots: Iterable[str], *, principal: Principal) -> list[str]:
     """Return up to three names of slots similar to an unknown name, for keys that may list them."""
     if not principal.has_scope("providers:read"):
         return []
@@ -186,17 +186,19 @@ def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:
     return replace(given, public=public, allowed_origins=origins)
 
 
-async def _destinations(session: AsyncSession, provider: Provider, *, scope: VariableScope) -> Destinations:
-    url = await _source_url(session, provider)
-    found = destinations_of(provider, source_url=url, scope=scope)
-    if found.source or found.base:
+async def _read_destinations(
+    session: AsyncSession, provider: Provider, *, scope: VariableScope
+) -> Destinations:
+    url = await _read_source_url(session, provider)
+    destinations = destinations_of(provider, source_url=url, scope=scope)
+    if destinations.source or destinations.base:
         # The tools' origins do not matter then, and there may be thousands of tools.
-        return found
+        return destinations
     tools = await tools_of(session, provider.id)
     return destinations_of(provider, source_url=url, scope=scope, tools=tools)
 
 
-async def _source_url(session: AsyncSession, provider: Provider) -> str | None:
+async def _read_source_url(session: AsyncSession, provider: Provider) -> str | None:
     source = (await source_summaries(session, [provider.id])).get(provider.id)
     return None if source is None else source.url
 

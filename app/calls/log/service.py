@@ -4,9 +4,9 @@ import asyncio
 from uuid import UUID
 
 from app.access.events import record_event
-from app.api.tools.service import visible_tool_names
 from app.calls.log.bodies import BodyField, CapturedBody, open_body, open_evidence
 from app.calls.log.queries import CallFilters, get_call
+from app.catalog.tools import visible_tool_names
 from app.core.errors import NotFound
 from app.formats.toolclad.envelope import Evidence
 from app.security.principal import Principal

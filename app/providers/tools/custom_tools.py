@@ -65,17 +65,17 @@ class CustomTools:
         await registry.reader.fetcher.adapters.load(template.protocol)
         async with registry.database.transaction() as session:
             await lock_names(session)
-            provider, is_new = await self._provider(session, body, principal)
+            provider, is_new = await self._find_or_create_provider(session, body, principal)
             canonical = f"{provider.name}.{body.name}"
             if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
                 raise Conflict(f"A tool named {canonical!r} already exists.")
             await keep_requirements(session, actor=principal.key_id)
             # A variable of the provider takes the place of a shared one in its other tools.
             operations = await operations_with_variables(session, provider.id) if body.variables else {}
-            variables = await self._variables(session, body, provider)
+            variables = await self._store_variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
             permissions = permissions_of(principal)
-            drafted, allocator = self._draft(
+            drafted, allocator = self._draft_tool(
                 body, template, provider, variables, stored, permissions=permissions
             )
             if body.variables or allocator.assignments:
@@ -84,7 +84,7 @@ class CustomTools:
             added = self._store_credentials(session, provider, allocator.assignments, stored)
             await session.flush()
             await bind_shared_variables(session, provider, added, actor=principal.key_id)
-            update_provider(provider, {"slots": _slots(provider, allocator, tool)})
+            update_provider(provider, {"slots": _list_slots(provider, allocator, tool)})
             if not is_new:
                 provider.options = with_tool_origin(provider, tool.origin, permissions=permissions)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
@@ -108,7 +108,7 @@ class CustomTools:
         await registry.feed.catch_up()
         return tool_view(row)
 
-    async def _provider(
+    async def _find_or_create_provider(
         self, session: AsyncSession, body: CustomToolInput, principal: Principal
     ) -> tuple[Provider, bool]:
         provider = await provider_named(session, body.provider, locked=True)
@@ -124,7 +124,7 @@ class CustomTools:
         await session.flush()
         return provider, True
 
-    async def _variables(
+    async def _store_variables(
         self, session: AsyncSession, body: CustomToolInput, provider: Provider
     ) -> list[Variable]:
         vault = self.registry.vault
@@ -144,7 +144,7 @@ class CustomTools:
         session.add_all(given)
         return merged_variables(stored, given)
 
-    def _draft(
+    def _draft_tool(
         self,
         body: CustomToolInput,
         template: Template,
@@ -219,7 +219,7 @@ def _reject_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None
         raise InvalidInput("The same credential is stored for another origin.", errors=[error])
 
 
-def _slots(provider: Provider, allocator: SlotAllocator, tool: ToolDraft) -> list[Json]:
+def _list_slots(provider: Provider, allocator: SlotAllocator, tool: ToolDraft) -> list[Json]:
     """Return the provider's slots as they are stored once it has the tool."""
     slots = {slot.name: slot for slot in slots_of(provider)}
     for slot in slots_of_tools(allocator, (tool,)):

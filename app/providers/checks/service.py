@@ -7,23 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid5
 
+from pydantic import TypeAdapter
 from sqlalchemy import case, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.access.events import record_event
-from app.api.providers.credential_check import MAX_CANDIDATES, CredentialChecker
-from app.api.providers.origin_check import EXPIRY_WARNING_DAYS, check_executor, check_origin
-from app.api.providers.schemas_check import (
-    CheckRequest,
-    CheckStatus,
-    CheckStep,
-    CredentialCheck,
-    OriginCheck,
-    ProtocolCheck,
-    ProviderCheck,
-)
 from app.calls.rate_limiter import RateLimiter
 from app.catalog.limits import limits_of
 from app.catalog.loader import VariableFinder, egress_of, sealed_credential
@@ -34,6 +24,16 @@ from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.command_routing import CommandRouter
 from app.protocols.registry import PROTOCOLS
+from app.providers.checks.credentials import MAX_CANDIDATES, CredentialChecker
+from app.providers.checks.origins import EXPIRY_WARNING_DAYS, check_executor, check_origin
+from app.providers.checks.records import (
+    CheckResult,
+    CheckStatus,
+    CredentialResult,
+    OriginResult,
+    ProtocolResult,
+    StepResult,
+)
 from app.providers.credentials.model import DISCOVERY_SLOTS, EGRESS_SLOT, compile_security
 from app.providers.registration.destinations import unconfirmed_origins
 from app.providers.registration.repository import credentials_of, provider_named, slots_of, variables_for
@@ -49,6 +49,7 @@ CHECK_RATE: Final = RateLimit(10, 60, 10)
 _MAX_ITEMS: Final = 20
 _MAX_SECURITIES: Final = 200
 _CONCURRENCY: Final = 8
+_STORED: Final = TypeAdapter(CheckResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +83,26 @@ class ProviderChecks:
     rate_limiter: RateLimiter
     commands: CommandRouter
 
-    async def check(self, name: str, request: CheckRequest, *, principal: Principal) -> ProviderCheck:
-        """Check a provider and return the result, which is stored, too.
+    async def check(
+        self, name: str, *, probe: bool = False, tool: str | None = None, principal: Principal
+    ) -> CheckResult:
+        """Check a provider and return the result, which is stored, too. With `probe`, a tool without effects
+        is called for each stored credential, or the given `tool`.
 
         Raises NotFound, RateLimited, Forbidden for a probe without the scope `tools:call`, and InvalidInput
         where the chosen tool cannot be called for the check.
         """
-        probed = request.probe or request.tool is not None
+        probed = probe or tool is not None
         if probed and not principal.has_scope("tools:call"):
             raise scopes_missing(
                 "A probe calls tools: the API key lacks the scope `tools:call`.", ["tools:call"]
             )
         async with self.registry.database.read_session() as session:
             provider = await self.registry.visible_provider(session, name, principal=principal)
-            subject = await self._subject(session, provider)
+            subject = await self._read_subject(session, provider)
         chosen = None
-        if request.tool is not None:
-            chosen = await self.checker.required_plan(request.tool, provider=subject.name)
+        if tool is not None:
+            chosen = await self.checker.required_plan(tool, provider=subject.name)
         await self.rate_limiter.admit(
             principal.tenant_id,
             key_id=principal.key_id,
@@ -108,12 +112,13 @@ class ProviderChecks:
         )
         deadline = asyncio.get_running_loop().time() + CHECK_SECONDS
         origins, tokens = await asyncio.gather(
-            self._origins(subject, principal, deadline=deadline), self._tokens(subject, deadline=deadline)
+            self._check_origins(subject, principal, deadline=deadline),
+            self._check_tokens(subject, deadline=deadline),
         )
-        protocols: list[ProtocolCheck] = []
+        protocols: list[ProtocolResult] = []
         if probed:
-            plans = [chosen] if chosen is not None else await self._chosen_plans(subject)
-            found = await _bounded(
+            plans = [chosen] if chosen is not None else await self._choose_plans(subject)
+            found = await _gather_bounded(
                 self.checker.call(plan, subject.credentials, deadline=deadline) for plan in plans
             )
             for checks, protocol in found:
@@ -123,7 +128,7 @@ class ProviderChecks:
         await self._store(subject, result, principal=principal)
         return result
 
-    async def _subject(self, session: AsyncSession, provider: Provider) -> _Subject:
+    async def _read_subject(self, session: AsyncSession, provider: Provider) -> _Subject:
         rows = await credentials_of(session, [provider.id])
         finder = VariableFinder(
             provider.name, await variables_for(session, provider.id), self.registry.environment
@@ -139,7 +144,7 @@ class ProviderChecks:
             origins=tuple(one for one in provider.origins if one),
             unconfirmed=unconfirmed_origins(provider),
             scopes={slot.name: tuple(slot.scopes or ()) for slot in slots_of(provider)},
-            missing=await _missing_slots(
+            missing=await _find_missing_slots(
                 session,
                 provider.id,
                 stored=sealed,
@@ -148,14 +153,14 @@ class ProviderChecks:
             credentials=sealed,
             egress=egress,
             limits=limits_of(provider.limits, self.registry.settings),
-            tools=await _candidates(session, provider.id),
+            tools=await _find_candidates(session, provider.id),
         )
 
-    async def _origins(
+    async def _check_origins(
         self, subject: _Subject, principal: Principal, *, deadline: float
-    ) -> list[OriginCheck]:
+    ) -> list[OriginResult]:
         if subject.protocol in PROTOCOLS.connected:
-            return await _bounded(
+            return await _gather_bounded(
                 check_executor(
                     origin, commands=self.commands, tenant_id=principal.tenant_id, provider=subject.name
                 )
@@ -167,7 +172,7 @@ class ProviderChecks:
                 return without_client_certificate(subject.egress)
             return subject.egress
 
-        return await _bounded(
+        return await _gather_bounded(
             check_origin(
                 origin,
                 engine=self.engine,
@@ -178,10 +183,10 @@ class ProviderChecks:
             for origin in subject.origins[:_MAX_ITEMS]
         )
 
-    async def _tokens(self, subject: _Subject, *, deadline: float) -> dict[str, CredentialCheck]:
+    async def _check_tokens(self, subject: _Subject, *, deadline: float) -> dict[str, CredentialResult]:
         """Return what is known of each slot without calling a tool, by slot."""
         stored = list(subject.credentials.values())[:_MAX_ITEMS]
-        found = await _bounded(
+        found = await _gather_bounded(
             self.checker.check_token(
                 one,
                 scopes=subject.scopes.get(one.slot, ()),
@@ -193,19 +198,10 @@ class ProviderChecks:
         )
         checks = {one.slot: one for one in found}
         for slot in subject.missing[:_MAX_ITEMS]:
-            checks[slot] = CredentialCheck(
-                slot=slot,
-                kind=None,
-                exact_kind=None,
-                status="missing",
-                tool=None,
-                upstream_status=None,
-                problem="credential-missing",
-                detail=None,
-            )
+            checks[slot] = CredentialResult(slot, None, None, "missing", problem="credential-missing")
         return dict(sorted(checks.items()))
 
-    async def _chosen_plans(self, subject: _Subject) -> list[Any]:
+    async def _choose_plans(self, subject: _Subject) -> list[Any]:
         """Return one plan for each set of slots that tools need, of those that can be tried."""
         chosen: dict[tuple[str, ...], Any] = {}
         for plan in await self.checker.callable_plans(subject.tools):
@@ -213,14 +209,14 @@ class ProviderChecks:
             chosen.setdefault((plan.origin, *sorted(slots)), plan)
         return list(chosen.values())
 
-    async def _store(self, subject: _Subject, result: ProviderCheck, *, principal: Principal) -> None:
+    async def _store(self, subject: _Subject, result: CheckResult, *, principal: Principal) -> None:
         """Store the result and its event; raise NotFound where the provider was deleted meanwhile."""
         expiries = [one.certificate.valid_until for one in result.origins if one.certificate is not None]
         values = {
             "checked_at": result.checked_at,
             "status": result.status,
             "certificate_expires_at": min(expiries, default=None),
-            "result": result.model_dump(mode="json"),
+            "result": _STORED.dump_python(result, mode="json"),
         }
         async with self.registry.database.transaction() as session:
             provider = await provider_named(session, subject.name, locked=True)
@@ -240,7 +236,7 @@ class ProviderChecks:
             )
 
 
-async def _missing_slots(
+async def _find_missing_slots(
     session: AsyncSession,
     provider_id: UUID,
     *,
@@ -266,7 +262,7 @@ async def _missing_slots(
     return sorted(missing)
 
 
-async def _candidates(session: AsyncSession, provider_id: UUID) -> list[str]:
+async def _find_candidates(session: AsyncSession, provider_id: UUID) -> list[str]:
     """Return the names of tools that may need no arguments: those that GET first, one for each security."""
     required = func.coalesce(col(Tool.inputs)["required"].astext, "[]") != "[]"
     is_get = case((col(Tool.call_template)["http_method"].astext == "GET", 0), else_=1)
@@ -276,12 +272,12 @@ async def _candidates(session: AsyncSession, provider_id: UUID) -> list[str]:
     ranked = select(col(Tool.name).label("name"), rank.label("rank")).where(
         col(Tool.provider_id) == provider_id
     )
-    found = ranked.subquery()
-    query = select(found.c.name).order_by(found.c.rank, found.c.name).limit(MAX_CANDIDATES)
+    by_rank = ranked.subquery()
+    query = select(by_rank.c.name).order_by(by_rank.c.rank, by_rank.c.name).limit(MAX_CANDIDATES)
     return list((await session.execute(query)).scalars())
 
 
-async def _bounded(tasks: Iterable[Any]) -> list[Any]:
+async def _gather_bounded(tasks: Iterable[Any]) -> list[Any]:
     """Return the results of coroutines, of which eight run at a time."""
     permits = asyncio.Semaphore(_CONCURRENCY)
 
@@ -294,27 +290,29 @@ async def _bounded(tasks: Iterable[Any]) -> list[Any]:
 
 def _result(
     subject: _Subject,
-    origins: list[OriginCheck],
-    credentials: list[CredentialCheck],
-    protocols: list[ProtocolCheck],
+    origins: list[OriginResult],
+    credentials: list[CredentialResult],
+    protocols: list[ProtocolResult],
     *,
     probed: bool,
-) -> ProviderCheck:
-    return ProviderCheck(
+) -> CheckResult:
+    return CheckResult(
         provider=subject.name,
         checked_at=datetime.now(UTC),
-        status=_status(origins, credentials, protocols),
+        status=_judge_status(origins, credentials, protocols),
         probed=probed,
         origins=origins,
         credentials=credentials,
         protocols=protocols,
-        hints=_hints(subject.name, origins, credentials, protocols),
+        hints=_write_hints(subject.name, origins, credentials, protocols),
         complete=len(subject.origins) <= _MAX_ITEMS and len(subject.credentials) <= _MAX_ITEMS,
     )
 
 
-def _status(
-    origins: Sequence[OriginCheck], credentials: Sequence[CredentialCheck], protocols: Sequence[ProtocolCheck]
+def _judge_status(
+    origins: Sequence[OriginResult],
+    credentials: Sequence[CredentialResult],
+    protocols: Sequence[ProtocolResult],
 ) -> CheckStatus:
     failed = [one for one in origins if one.status == "failed"]
     is_any_ok = any(one.status == "ok" for one in origins)
@@ -330,24 +328,24 @@ def _status(
     return "degraded" if is_degraded else "ok"
 
 
-def _expires_soon(origin: OriginCheck) -> bool:
+def _expires_soon(origin: OriginResult) -> bool:
     certificate = origin.certificate
     if certificate is None:
         return False
     return certificate.valid_until - datetime.now(UTC) < timedelta(days=EXPIRY_WARNING_DAYS)
 
 
-def _hints(
+def _write_hints(
     provider: str,
-    origins: Sequence[OriginCheck],
-    credentials: Sequence[CredentialCheck],
-    protocols: Sequence[ProtocolCheck],
+    origins: Sequence[OriginResult],
+    credentials: Sequence[CredentialResult],
+    protocols: Sequence[ProtocolResult],
 ) -> list[str]:
     hints = []
     for one in origins:
         last = one.steps[-1] if one.steps else None
         if last is not None and last.status == "failed":
-            hints.append(f"{one.origin}: {last.detail} {_hint(one, last)}")
+            hints.append(f"{one.origin}: {last.detail} {_hint_at_step(one, last)}")
         elif _expires_soon(one) and one.certificate is not None:
             hints.append(
                 f"{one.origin}: its certificate expires on {one.certificate.valid_until:%Y-%m-%d}; whoever "
@@ -365,7 +363,7 @@ def _hints(
     return hints
 
 
-def _hint(origin: OriginCheck, failed: CheckStep) -> str:
+def _hint_at_step(origin: OriginResult, failed: StepResult) -> str:
     if origin.origin.partition("://")[0] in PROTOCOLS.connected:
         return _EXECUTOR_HINT
     return _STEP_HINTS[failed.step]

@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.access.events import record_event
-from app.api.providers.queries import VariableQuery
 from app.catalog.feed import record_change
 from app.catalog.tools import provider_filter
 from app.core.errors import (
@@ -21,7 +20,7 @@ from app.core.errors import (
     InvalidInput,
     not_found,
 )
-from app.core.pagination import Ordering, Page, SortField, contains, read_page
+from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.core.suggestions import MAX_CANDIDATES, closest
 from app.protocols.operations import Operation
 from app.protocols.registry import PROTOCOLS
@@ -55,18 +54,20 @@ class VariableStore:
     registry: RegistrationService
 
     async def page(
-        self, provider: str | None, query: VariableQuery, *, principal: Principal
+        self, provider: str | None, page: PageRequest, *, q: str | None, principal: Principal
     ) -> Page[Variable]:
-        """Return a page of variables; raise NotFound for the provider, InvalidInput for another list's
-        cursor.
+        """Return a page of variables, with `q` of those whose name contains it; raise NotFound for the
+        provider, InvalidInput for another list's cursor.
         """
         async with self.registry.database.read_session() as session:
-            owner = await self._owner(session, provider, principal=principal)
-            visible = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+            owner = await self._find_owner(session, provider, principal=principal)
+            visible = (
+                and_(_is_owned_by(owner), _is_visible_to(principal)) if owner is None else _is_owned_by(owner)
+            )
             statement = select(Variable).where(visible)
-            if query.q is not None:
-                statement = statement.where(contains(query.q, col(Variable.name)))
-            return await read_page(session, statement, ordering=_ORDER, page=query.page())
+            if q is not None:
+                statement = statement.where(contains(q, col(Variable.name)))
+            return await read_page(session, statement, ordering=_ORDER, page=page)
 
     async def put(
         self, provider: str | None, given: Mapping[str, VariableDraft], *, principal: Principal
@@ -78,8 +79,8 @@ class VariableStore:
         registry = self.registry
         async with registry.database.transaction() as session:
             await lock_names(session)
-            owner = await self._owner(session, provider, principal=principal, writes=True)
-            query = select(Variable).where(_owned(owner), col(Variable.name).in_(list(given)))
+            owner = await self._find_owner(session, provider, principal=principal, writes=True)
+            query = select(Variable).where(_is_owned_by(owner), col(Variable.name).in_(list(given)))
             existing = {row.name: row for row in (await session.execute(query)).scalars()}
             operations = await self._keep_requirements(session, owner, principal)
             rows: list[Variable] = []
@@ -97,7 +98,7 @@ class VariableStore:
             for row in rows:
                 if owner is None and row.secret and row.allowed_origins is None:
                     await bind_variable(session, row, actor=principal.key_id)
-                await self._event(session, row, provider, "stored", principal=principal)
+                await self._record_event(session, row, provider, "stored", principal=principal)
             await require_where_changed(session, operations, actor=principal.key_id)
             if rows:
                 name = rows[0].name if len(rows) == 1 else ""
@@ -112,11 +113,11 @@ class VariableStore:
         """
         registry = self.registry
         async with registry.database.transaction() as session:
-            await self._owner(session, None, principal=principal, writes=True)
-            query = select(Variable).where(_owned(None), col(Variable.name) == name)
+            await self._find_owner(session, None, principal=principal, writes=True)
+            query = select(Variable).where(_is_owned_by(None), col(Variable.name) == name)
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
-                similar = await _similar(session, None, name, principal=principal)
+                similar = await _suggest_variables(session, None, name, principal=principal)
                 raise not_found(f"There is no variable {name!r}.", similar)
             if not row.secret:
                 detail = f"The variable {name} is not secret: it has no allowed origins."
@@ -135,18 +136,18 @@ class VariableStore:
         registry = self.registry
         async with registry.database.transaction() as session:
             await lock_names(session)
-            owner = await self._owner(session, provider, principal=principal, writes=True)
-            query = select(Variable).where(_owned(owner), col(Variable.name) == name)
+            owner = await self._find_owner(session, provider, principal=principal, writes=True)
+            query = select(Variable).where(_is_owned_by(owner), col(Variable.name) == name)
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
-                similar = await _similar(session, owner, name, principal=principal)
+                similar = await _suggest_variables(session, owner, name, principal=principal)
                 raise not_found(f"There is no variable {name!r}.", similar)
             if owner is not None:
                 await self._reject_deletion_in_use(session, owner, name, principal=principal)
             operations = await self._keep_requirements(session, owner, principal)
             await session.delete(row)
             await session.flush()
-            await self._event(session, row, provider, "deleted", principal=principal)
+            await self._record_event(session, row, provider, "deleted", principal=principal)
             await require_where_changed(session, operations, actor=principal.key_id)
             await record_change(session, kind="variable", provider_id=owner, object_id=name)
         await registry.feed.catch_up()
@@ -160,7 +161,7 @@ class VariableStore:
         await keep_requirements(session, actor=principal.key_id)
         return await operations_with_variables(session, owner)
 
-    async def _owner(
+    async def _find_owner(
         self, session: AsyncSession, provider: str | None, *, principal: Principal, writes: bool = False
     ) -> UUID | None:
         if provider is not None:
@@ -184,7 +185,7 @@ class VariableStore:
                 f"A tool or credential of {provider.name!r} names {name}: replace its value instead."
             )
 
-    async def _event(
+    async def _record_event(
         self, session: AsyncSession, row: Variable, provider: str | None, action: str, *, principal: Principal
     ) -> None:
         await record_event(
@@ -197,24 +198,24 @@ class VariableStore:
         )
 
 
-async def _similar(
+async def _suggest_variables(
     session: AsyncSession, owner: UUID | None, name: str, *, principal: Principal
 ) -> list[str]:
     """Return up to three names of variables similar to an unknown name, of those that the key may list."""
     if not principal.has_scope("providers:read"):
         return []
-    visible = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+    visible = and_(_is_owned_by(owner), _is_visible_to(principal)) if owner is None else _is_owned_by(owner)
     query = select(col(Variable.name)).where(visible).order_by(col(Variable.name)).limit(MAX_CANDIDATES)
     return closest(name, (await session.execute(query)).scalars(), limit=3)
 
 
-def _owned(owner: UUID | None) -> ColumnElement[bool]:
+def _is_owned_by(owner: UUID | None) -> ColumnElement[bool]:
     provider = col(Variable.provider_id)
     mine = provider.is_(None) if owner is None else provider == owner
     return (col(Variable.tenant_id) == TENANT) & mine
 
 
-def _visible(principal: Principal) -> ColumnElement[bool]:
+def _is_visible_to(principal: Principal) -> ColumnElement[bool]:
     """Return the condition on shared variables that a key may see: not those in the namespace of a provider
     that it may not see.
 

@@ -1,23 +1,15 @@
 """The health of providers: breakers of this worker, statistics of calls, and the stored last check."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.api.providers.origin_check import EXPIRY_WARNING_DAYS
-from app.api.providers.schemas_health import (
-    BreakerView,
-    LastCheck,
-    LastError,
-    ProviderHealth,
-    ProviderHealthQuery,
-)
 from app.calls.stats.queries import (
     NOT_ERRORS,
     CallCounts,
@@ -39,10 +31,12 @@ from app.core.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.core.pagination import Ordering, Page, SortField, contains, read_page
+from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.outbound.resilience import BreakerState, Origins
 from app.protocols.command_routing import CommandRouter
 from app.protocols.registry import PROTOCOLS
+from app.providers.checks.origins import EXPIRY_WARNING_DAYS
+from app.providers.checks.records import CheckStatus
 from app.providers.registration.repository import tool_counts
 from app.security.principal import Principal
 from app.storage.database import Database
@@ -70,6 +64,74 @@ _ORDER: Final = Ordering(
 )
 
 
+HealthState = Literal["ok", "degraded", "failed", "paused", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFilters:
+    """Which providers: that of this name, those in this state, and, with `q`, those whose name or title
+    contains it. None is no filter.
+    """
+
+    q: str | None = None
+    provider: str | None = None
+    state: HealthState | Literal["away", "pending"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OriginBreaker:
+    """The circuit breaker of an origin in this worker; `retry_after` are the seconds until a call is let
+    through again, None while it is closed.
+    """
+
+    origin: str
+    state: str
+    retry_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """When the last call of a provider that failed began, to the minute, and its outcome."""
+
+    at: datetime
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheck:
+    """When a provider was checked last, and the status of that check."""
+
+    checked_at: datetime
+    status: CheckStatus
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The health of a provider: its breakers, its calls of the last hour and its last check.
+
+    `available` tells whether an executor of it is connected, None for providers of no executor; `pending`
+    whether changes wait for approval.
+    """
+
+    name: str
+    title: str
+    protocol: str
+    tool_count: int
+    state: HealthState
+    enabled: bool
+    available: bool | None
+    pending: bool
+    breakers: Sequence[OriginBreaker]
+    calls: int
+    errors: int
+    error_rate: float | None
+    failures: int
+    p95_ms: float | None
+    last_error: FailedCall | None
+    last_check: StoredCheck | None
+    certificate_expires_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderHealthReader:
     """Reads the health of providers; the breakers are those of this worker."""
@@ -78,55 +140,57 @@ class ProviderHealthReader:
     origins: Origins
     commands: CommandRouter
 
-    async def page(self, query: ProviderHealthQuery, *, principal: Principal) -> Page[ProviderHealth]:
+    async def page(
+        self, page: PageRequest, *, filters: HealthFilters, principal: Principal
+    ) -> Page[HealthReport]:
         """Return a page of the health of the providers that the key may see.
 
         Raise InvalidInput for another list's cursor.
         """
         moment = datetime.now(UTC)
-        recent = _recent(moment)
+        recent = _select_recent(moment)
         await self.commands.follow_workers()
         connected = self.commands.connected_executors(principal.tenant_id)
-        state = _state(moment, recent, tripped=self.origins.tripped_providers(), connected=connected)
-        statement = _statement(recent, state).where(provider_filter(principal))
-        if query.provider is not None:
-            statement = statement.where(col(Provider.name) == query.provider)
-        if query.q is not None:
-            statement = statement.where(contains(query.q, col(Provider.name), col(Provider.title)))
-        if query.state == "pending":
+        state = _select_state(moment, recent, tripped=self.origins.tripped_providers(), connected=connected)
+        statement = _select_health(recent, state).where(provider_filter(principal))
+        if filters.provider is not None:
+            statement = statement.where(col(Provider.name) == filters.provider)
+        if filters.q is not None:
+            statement = statement.where(contains(filters.q, col(Provider.name), col(Provider.title)))
+        if filters.state == "pending":
             statement = statement.where(_is_pending())
-        elif query.state == "away":
+        elif filters.state == "away":
             statement = statement.where(_is_away(connected))
-        elif query.state is not None:
-            statement = statement.where(state == query.state)
+        elif filters.state is not None:
+            statement = statement.where(state == filters.state)
         async with self.database.read_session() as session:
-            found = await read_page(session, statement, ordering=_ORDER, page=query.page())
-            names = [row.name for row in found.rows]
-            tools = await tool_counts(session, [row.id for row in found.rows])
-            counts = await _counts(session, names, moment)
-            errors = await _last_errors(session, names, moment)
+            rows = await read_page(session, statement, ordering=_ORDER, page=page)
+            names = [row.name for row in rows.rows]
+            tools = await tool_counts(session, [row.id for row in rows.rows])
+            counts = await _read_counts(session, names, moment)
+            errors = await _read_last_errors(session, names, moment)
         items = [
-            self._item(
+            self._build_report(
                 row,
                 counts.get(row.name, CallCounts()),
                 errors.get(row.name),
                 connected,
                 tool_count=tools.get(row.id, 0),
             )
-            for row in found.rows
+            for row in rows.rows
         ]
-        return Page(items, found.next_cursor, found.total, found.total_at_least)
+        return Page(items, rows.next_cursor, rows.total, rows.total_at_least)
 
-    def _item(
+    def _build_report(
         self,
         row: Any,
         counts: CallCounts,
-        last_error: LastError | None,
+        last_error: FailedCall | None,
         connected: Collection[str],
         *,
         tool_count: int,
-    ) -> ProviderHealth:
-        return ProviderHealth(
+    ) -> HealthReport:
+        return HealthReport(
             name=row.name,
             title=row.title,
             protocol=row.protocol,
@@ -135,32 +199,32 @@ class ProviderHealthReader:
             enabled=row.enabled,
             available=row.name in connected if row.protocol in PROTOCOLS.connected else None,
             pending=row.pending,
-            breakers=[_breaker(text, origin) for text, origin in self.origins.of_providers({row.name})],
+            breakers=[
+                _describe_breaker(text, origin) for text, origin in self.origins.of_providers({row.name})
+            ],
             calls=counts.calls,
             errors=counts.errors,
             error_rate=round(counts.errors / counts.calls, 4) if counts.calls else None,
             failures=row.failures,
             p95_ms=counts.p95_ms,
             last_error=last_error,
-            last_check=None
-            if row.checked_at is None
-            else LastCheck(checked_at=row.checked_at, status=row.check_status),
+            last_check=None if row.checked_at is None else StoredCheck(row.checked_at, row.check_status),
             certificate_expires_at=row.certificate_expires_at,
         )
 
 
-def _breaker(text: str, origin: Any) -> BreakerView:
+def _describe_breaker(text: str, origin: Any) -> OriginBreaker:
     state = origin.breaker.state
     is_closed = state is BreakerState.CLOSED
-    return BreakerView(
+    return OriginBreaker(
         origin=text,
         state=state.value,
         retry_after=None if is_closed else math.ceil(origin.breaker.retry_after()),
     )
 
 
-def _recent(moment: datetime) -> Any:
-    """Return the calls and failures of the last hour by provider, as a subquery."""
+def _select_recent(moment: datetime) -> Any:
+    """Return the calls and failures of the last hour by provider, as a subfilters."""
     failures = case((col(CallStat.outcome).in_(FAILURES), col(CallStat.calls)), else_=0)
     return (
         select(
@@ -190,7 +254,7 @@ def _is_away(connected: Collection[str]) -> ColumnElement[bool]:
     )
 
 
-def _state(
+def _select_state(
     moment: datetime, recent: Any, *, tripped: Collection[str], connected: Collection[str]
 ) -> ColumnElement[str]:
     """Return the expression for the state of a provider; `tripped` have a breaker that is not closed, and of
@@ -219,7 +283,7 @@ def _state(
     )
 
 
-def _statement(recent: Any, state: ColumnElement[str]) -> Select[Any]:
+def _select_health(recent: Any, state: ColumnElement[str]) -> Select[Any]:
     check = ProviderCheckRow
     return (
         select(
@@ -242,14 +306,14 @@ def _statement(recent: Any, state: ColumnElement[str]) -> Select[Any]:
     )
 
 
-async def _counts(
+async def _read_counts(
     session: AsyncSession, names: Collection[str], moment: datetime
 ) -> Mapping[str, CallCounts]:
     """Return the counts of the calls of the last hour by the names of the providers that have some."""
     if not names:
         return {}
     since, until = bucket_range(moment - _PERIOD, moment, "minute")
-    found = await call_statistics(
+    statistics = await call_statistics(
         session,
         group="provider",
         interval="minute",
@@ -258,12 +322,12 @@ async def _counts(
         limit=len(names),
         filters=StatFilters(providers=names),
     )
-    return {name: series.totals for name, series in found.series.items()}
+    return {name: series.totals for name, series in statistics.series.items()}
 
 
-async def _last_errors(
+async def _read_last_errors(
     session: AsyncSession, names: Collection[str], moment: datetime
-) -> dict[str, LastError]:
+) -> dict[str, FailedCall]:
     """Return the last error of each provider that has one within 24 hours, by name."""
     stat = CallStat
     rank = func.row_number().over(
@@ -281,5 +345,5 @@ async def _last_errors(
         )
         .subquery()
     )
-    found = await session.execute(select(ranked).where(ranked.c.rank == 1))
-    return {row.provider: LastError(at=row.at, outcome=row.outcome) for row in found}
+    errors = await session.execute(select(ranked).where(ranked.c.rank == 1))
+    return {row.provider: FailedCall(at=row.at, outcome=row.outcome) for row in errors}

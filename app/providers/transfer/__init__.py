@@ -1,0 +1,1 @@
+"""All definitions, providers and toolsets, as one document without secrets: its export and its import."""
