@@ -1,12 +1,10 @@
 """Fixtures that every test shares. Nothing is started before a test asks for it."""
 
-import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from tests.harness import programs, supervisor, time_limit
 from tests.harness.application import close_fork_server
@@ -53,15 +51,6 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sort_items(items)
-
-
-@pytest.fixture(scope="session")
-def _asyncio_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Runs coroutine tests in the event loop of the gateway, in nine tenths of the CPU time of asyncio's own.
-
-    It replaces a fixture of pytest-asyncio: its hook for this makes a parameter of the loop, by which pytest would reorder the tests.
-    """
-    return uvloop.new_event_loop
 
 
 @pytest.fixture(scope="session")
