@@ -16,8 +16,9 @@ import httpx2
 import psutil
 import pytest
 
-from tests.harness.gateway import PROGRAM
+from tests.harness.gateway import PROGRAM, run_in_process
 from tests.harness.gateway import serve as gateway
+from tests.harness.gateway_forks import ForkedProcess, get_forks
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
@@ -26,7 +27,7 @@ from tests.harness.servers import Pair
 class Embedded:
     """A gateway on its embedded servers."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     url: str
     text: str
     log: Path
@@ -38,15 +39,22 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def embedded(folder: Path, *arguments: str, code: int = 0) -> Iterator[Embedded]:
-    """Start `serve` in the folder, wait for the welcome text, and end it with SIGTERM; it exits with `code`."""
+def embedded(folder: Path, *arguments: str, code: int = 0, execute: bool = False) -> Iterator[Embedded]:
+    """Start `serve` in the folder, wait for the welcome text, and end it with SIGTERM; it exits with `code`.
+
+    It is forked from a process that has imported the gateway, or with `execute` the program itself.
+    """
     log = folder / f"log-{time.monotonic_ns()}"
+    words, environment = ["serve", "--port", "0", *arguments], clean_environment(folder)
+    process: subprocess.Popen[bytes] | ForkedProcess
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(PROGRAM), "serve", "--port", "0", *arguments],
-            cwd=folder, env=clean_environment(folder), stdout=output, stderr=output,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        if execute:
+            process = subprocess.Popen(
+                [str(PROGRAM), *words],
+                cwd=folder, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        else:
+            process = get_forks().fork(words, environment=environment, log=log, folder=folder)
     deadline = time.monotonic() + 120
     found = None
     while not found and process.poll() is None and time.monotonic() < deadline:
@@ -84,7 +92,7 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def test_second_start_and_start_after_a_crash_retain_key_and_providers(tmp_path: Path) -> None:
-    with embedded(tmp_path) as first:
+    with embedded(tmp_path, execute=True) as first:
         key = admin_key(tmp_path)
         assert first.text.count(key) == 1
         assert get(first, "/providers/library", key).json()["tool_count"] == 12
@@ -161,14 +169,12 @@ def test_the_first_line_is_a_link_that_signs_in_to_the_console(shared: Shared) -
     assert (response.status_code, "Set-Cookie" in response.headers) in {(303, True), (401, False)}
 
 
-def test_second_gateway_on_a_data_folder_is_rejected(shared: Shared) -> None:
-    second = subprocess.run(
-        [str(PROGRAM), "serve", "--port", "0"],
-        cwd=shared.home, env=clean_environment(shared.home), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert second.returncode == 1
-    assert "in use by process" in second.stderr
-    assert "Traceback" not in second.stderr
+def test_second_gateway_on_a_data_folder_is_rejected(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shared.home)
+    second = run_in_process("serve", "--port", "0", environment=clean_environment(shared.home))
+    assert second.code == 1
+    assert "in use by process" in second.err
+    assert "Traceback" not in second.err
     assert get(shared.running, "/health/ready").status_code == 200
 
 

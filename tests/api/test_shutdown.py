@@ -120,7 +120,7 @@ def until(condition: Any, seconds: float = 20) -> None:
 
 
 def test_a_request_that_arrives_as_the_listener_closes_gets_a_response(servers: Pair, tmp_path: Path) -> None:
-    with serve(servers, tmp_path, execute=True, SHUTDOWN_GRACE_SECONDS="0") as gateway:
+    with serve(servers, tmp_path, SHUTDOWN_GRACE_SECONDS="0") as gateway:
         address = ("127.0.0.1", int(gateway.url.rpartition(":")[2]))
 
         connection = http.client.HTTPConnection(*address, timeout=10)
@@ -143,9 +143,7 @@ def test_calls_in_progress_end_and_are_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
     settings = {"SHUTDOWN_GRACE_SECONDS": "6", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(
-        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
-    ) as gateway:
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         in_progress = calling(gateway, 4)
         site.wait_for(4)
@@ -205,9 +203,7 @@ def test_a_call_that_takes_longer_is_cut_off_and_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
     settings = {"SHUTDOWN_TIMEOUT": "1", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(
-        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
-    ) as gateway:
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         in_progress = calling(gateway, 1)
         site.wait_for(1)
@@ -222,9 +218,7 @@ def test_a_second_signal_ends_at_once_and_still_records(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
     settings = {"SHUTDOWN_GRACE_SECONDS": "60", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(
-        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
-    ) as gateway:
+    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
         add_tool(gateway, site)
         calling(gateway, 1)
         site.wait_for(1)
@@ -282,7 +276,7 @@ def test_a_signal_to_all_processes_lets_calls_end(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path
 ) -> None:
     """As of a service manager that signals each process of a service."""
-    with serve(servers, tmp_path, database_url=own_database, workers=2, execute=True) as gateway:
+    with serve(servers, tmp_path, database_url=own_database, workers=2) as gateway:
         add_tool(gateway, site)
         in_progress = calling(gateway, 2)
         site.wait_for(2)

@@ -25,6 +25,13 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sqlalchemy.orm import configure_mappers
+
+# What each gateway imports until it has responded to its first request.
+_SHARED = (
+    "app.main", "app.cli.main", "app.cli.root", "app.cli.serve", "app.access.access_tokens", "app.console.pages",
+)  # fmt: skip
+
 
 class ForkedProcess:
     """What tests use of `subprocess.Popen`, for a process that another one has forked."""
@@ -132,6 +139,7 @@ def _become_gateway(request: Mapping[str, Any]) -> NoReturn:
     """Run `utcp-gateway` in the forked process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     null, log = (
         os.open(os.devnull, os.O_RDONLY),
         os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
@@ -185,8 +193,9 @@ def _fork_python(path: bytes, arguments: Sequence[str], descriptors: Sequence[in
 def _serve_requests() -> None:
     # What a fork need not import. Nothing of it is garbage, and to search it would take a third of the time.
     gc.disable()
-    for module in ("app.main", "app.cli.main", "app.cli.root", "app.cli.serve"):
+    for module in _SHARED:
         importlib.import_module(module)
+    configure_mappers()
     gc.freeze()
     gc.enable()
 

@@ -182,6 +182,31 @@ def test_conversion_whose_output_is_not_read_is_ended(forks: bool, ending: str, 
         runner.run(rounds())
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_program_has_no_descriptor_of_the_gateway(loop: str) -> None:
+    async def list_descriptors() -> list[bytes]:
+        order = ProgramCommand(("/bin/ls", "/proc/self/fd"), {"PATH": os.defpath}, reads_input=True)
+        running = await start_program(order, ProgramRules(ProgramSettings(_env_file=None)))
+        output = b""
+        while chunk := await running.read():
+            output += chunk
+        running.kill()
+        await running.ended.wait()
+        return output.split()
+
+    inherited = os.pipe()
+    try:
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
+        with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+            # The fourth is that of the list.
+            assert runner.run(list_descriptors()) == [b"0", b"1", b"2", b"3"]
+    finally:
+        for descriptor in inherited:
+            os.close(descriptor)
+
+
 async def test_start_that_is_cancelled_leaves_no_process() -> None:
     before = {one.pid for one in psutil.Process().children()}
 

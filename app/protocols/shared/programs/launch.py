@@ -21,13 +21,17 @@ _NO_NEW_PRIVILEGES = 38
 def main() -> None:
     """Restrict this process and execute the program; never return."""
     options: dict[str, Any] = json.loads(sys.argv[1])
-    os.set_inheritable(options["report"], False)
+    report = options["report"]
+    os.set_inheritable(report, False)
+    # uvloop hands on all descriptors that are not marked otherwise, also those that the gateway inherited.
+    os.closerange(3, report)
+    os.closerange(report + 1, os.sysconf("SC_OPEN_MAX"))
     try:
         _restrict(options)
         os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - there is no shell.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "limits"
-        os.write(options["report"], str(reason).encode())
+        os.write(report, str(reason).encode())
     os._exit(127)
 
 
