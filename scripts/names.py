@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.cli.root import COMMANDS, load_command
 from app.core.settings import Settings
-from app.core.telemetry.families import families
+from app.core.telemetry.families import list_families
 from app.security.scopes import SCOPES
 from app.server.problems.catalogue import problem_types
 
@@ -33,7 +33,7 @@ def current_names() -> Names:
         "scopes": list(SCOPES),
         "settings": [name.upper() for name in Settings.model_fields],
         "commands": [line for name in COMMANDS for line in _commands(name, load_command(name))],
-        "metrics": [f"{one.name}{{{', '.join(one.labels)}}}" for one in families()],
+        "metrics": [f"{one.name}{{{', '.join(one.labels)}}}" for one in list_families()],
     }
     return {kind: sorted(names) for kind, names in found.items()}
 

@@ -9,7 +9,7 @@ from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, RE
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.core.errors import GatewayError, UpstreamError, UpstreamTimeout
-from app.core.upstream_mode import CallSource, effective_mode
+from app.core.upstream_mode import CallSource, choose_mode
 from app.formats.json_schema.repair import Repair
 from app.formats.toolclad.envelope import Evidence
 from app.outbound.resilience import classify_error
@@ -83,7 +83,7 @@ class CallContext:
         self.has_violations = False
         self.repairs: tuple[Repair, ...] = ()
         self.preset_masker: ResponseMasker | None = None
-        self.upstream = effective_mode(request.principal.upstream, request.upstream)
+        self.upstream = choose_mode(request.principal.upstream, request.upstream)
         if self.upstream is not None:
             recorder.source = self.upstream.source
         self.response_masker: ResponseMasker | None = None

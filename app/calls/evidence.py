@@ -21,7 +21,7 @@ from app.core.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 from app.formats.json_schema.validator import Violations
 from app.formats.toolclad.contract import Contract, HttpSection
 from app.formats.toolclad.envelope import Evidence, output_name, parser_for, scan_id_of
@@ -151,7 +151,7 @@ def _collect_fields(
 
 def _mask_presets(context: CallContext) -> dict[str, Any]:
     """Return the arguments of a call, those that a toolset has set as `***`: a client may not see these."""
-    presets = {pointer_parts(at)[0]: MASK for at in context.request.presets}
+    presets = {split_pointer(at)[0]: MASK for at in context.request.presets}
     return {**context.request.arguments, **presets}
 
 

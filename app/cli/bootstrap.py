@@ -44,7 +44,7 @@ def database_access(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, 
     block.
     """
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value(), settings.key_ring()
+        yield settings.database_url.get_secret_value(), settings.read_key_ring()
         return
     with EmbeddedServers(settings.data_dir) as running:
         asyncio.run(migrate(running.database_url))

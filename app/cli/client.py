@@ -38,7 +38,7 @@ class GatewayResponse:
 
     def exact_json(self) -> Any:
         """Return and raise as `json` does; numbers keep their digits."""
-        return self._read_json(exact_json.loads_exactly)
+        return self._read_json(exact_json.load_exactly)
 
     def _read_json(self, load: Callable[[bytes], Any]) -> Any:
         if not self.body:

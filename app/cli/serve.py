@@ -24,7 +24,7 @@ from app.cli.server import GatewayServer, server_config
 from app.cli.welcome import Welcome, console_address, welcome
 from app.cli.workers import Workers
 from app.core.settings import Settings
-from app.core.telemetry.tracing import tracer_class
+from app.core.telemetry.tracing import load_tracer_class
 from app.security.vault import KeyRing
 from app.storage.database import Database, migrate, schema_state
 from app.storage.redis import REDIS_ERRORS, connect
@@ -52,7 +52,7 @@ def serve(
     if (settings.database_url is None) != (settings.redis_url is None):
         fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
     with operator_errors(), exit_on_sigterm(), ExitStack() as stack:
-        tracer_class(settings)
+        load_tracer_class(settings)
         listener = stack.enter_context(listening(settings.host, settings.port))
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         greeting = (
@@ -126,7 +126,7 @@ def check_servers(settings: Settings) -> Welcome:
     """
     assert settings.database_url is not None  # noqa: S101 - `serve` has checked it
     assert settings.redis_url is not None  # noqa: S101
-    ring = KeyRing.parse(settings.key_ring())
+    ring = KeyRing.parse(settings.read_key_ring())
     redis, database = settings.redis_url.get_secret_value(), settings.database_url.get_secret_value()
 
     async def check() -> str:

@@ -84,7 +84,7 @@ async def _first_key(settings: Settings) -> tuple[str, str] | None:
     assert settings.database_url is not None  # noqa: S101 - set by the embedded start
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
-        vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
+        vault = await open_vault(database, KeyRing.parse(settings.read_key_ring()))
         async with database.transaction() as session:
             if await has_keys(session):
                 return None

@@ -13,7 +13,7 @@ import orjson
 import tantivy
 from tantivy import Occur, Query
 
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.search.lexical import FIELDS
 from app.search.text_analysis import QueryWord, first_sentence, plain_words
 
@@ -182,10 +182,10 @@ def advise(
     for word in unknown:
         near = terms.similar(word)
         names = list(dict.fromkeys(tool.provider for tool in near))
-        similar = closest(word.text, dict.fromkeys(chain.from_iterable(tool.words for tool in near)))
+        similar = find_similar(word.text, dict.fromkeys(chain.from_iterable(tool.words for tool in near)))
         meant += [(word.text, other) for other in similar]
         providers += [tool.provider for tool in near if similar and similar[0] in tool.words][:1]
-        providers += closest(word.text, names)
+        providers += find_similar(word.text, names)
     providers += [tool.provider for tool in shown]
     stems = {one for words in texts for word in words for one in word.stems}
     return Advice(

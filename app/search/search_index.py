@@ -33,7 +33,7 @@ from app.catalog.tools import (
 from app.core import exact_json
 from app.core.background import cancel_tasks
 from app.core.errors import Unavailable
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.search.advice import Advice, SeeTool, is_weak
 from app.search.hits import ExecutorCommand, Hit, ShownTool, json_members
 from app.search.index import Filters, IndexQuery, Match, Matches, ToolIndex
@@ -250,7 +250,7 @@ class SearchIndex:
             filters=Filters(),
             limit=_MAX_SIMILAR,
         )
-        return closest(name, [match.name for match in found.items], limit=3)
+        return find_similar(name, [match.name for match in found.items], limit=3)
 
     def suggest_providers(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of providers similar to an unknown name, of those whose tools the
@@ -263,7 +263,7 @@ class SearchIndex:
             for one in self._index.providers.values()
             if one.enabled and principal.may_use(one.name, one.tags)
         )
-        return closest(name, visible, limit=3)
+        return find_similar(name, visible, limit=3)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Index again what the changes affect; a subscriber of the feed."""

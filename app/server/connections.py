@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import structlog
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.core.settings import Settings
 from app.server.rejections import (
     ADDRESS_LIMIT,
@@ -199,7 +199,7 @@ class ConnectionTable:
 
     def _find_group(self, forwarded_for: bytes) -> str | None:
         host = self._trusted.get_trusted_client_address(forwarded_for.decode("latin-1"))[0]
-        return address_group(host) if host else None
+        return group_address(host) if host else None
 
     def count(self, rejection: Rejection) -> Rejection:
         """Count a rejection for the metric, and return it."""

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.server import rejections
 from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, connections_of
 from app.server.flow_control import LazyFlowControl
@@ -141,7 +141,7 @@ class HttpProtocol(HttpToolsProtocol):
         if host is None or self._table.trusts(host):
             self._is_proxy = True
         else:
-            self.group = address_group(host)
+            self.group = group_address(host)
         rejection = self._table.admit(self, self.loop)
         if rejection is not None:
             self._phase = _CLOSING

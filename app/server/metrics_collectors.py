@@ -55,7 +55,7 @@ def start_collecting(
     metrics.add_source(lambda: _approvals(services.approvals))
     metrics.add_source(lambda: _output_deviations(services.output_deviations))
     if services.tracer is not None:
-        metrics.add_source(services.tracer.samples)
+        metrics.add_source(services.tracer.list_samples)
     metrics.add_source(lambda: _admission(admission))
     metrics.add_source(lambda: _edge(connections))
     heartbeat = Heartbeat(metrics)
@@ -160,7 +160,7 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
     permits: Counter[str] = Counter()
     for origin in origins:
         bulkhead = origin.bulkhead
-        for provider in {metrics.provider_label(name) for name in origin.providers}:
+        for provider in {metrics.limit_provider_label(name) for name in origin.providers}:
             states.update({(provider, state): origin.breaker.state is state for state in BreakerState})
             taken[provider] += bulkhead.running
             waited[provider] += len(bulkhead.waiting)

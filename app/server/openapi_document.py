@@ -115,7 +115,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
-    document["info"] |= settings.openapi_info()
+    document["info"] |= settings.build_openapi_info()
     document["servers"] = [{"url": settings.base_url, "description": "This gateway."}]
     document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = call_operation()
     for route in (TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE):

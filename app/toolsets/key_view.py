@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from app.core.errors import NotFound, not_found
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.formats.utcp.names import agent_name_for
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
@@ -86,7 +86,7 @@ class MergedTools:
                 if way.part == index and canonical in (way.tool.tool, way.tool.alias):
                     return not_found(f"{name} is called {listed} in the toolset {part.toolset}.", [listed])
         detail = f"No toolset of the API key has a tool {name}."
-        similar = closest(name, self.ways, limit=3)
+        similar = find_similar(name, self.ways, limit=3)
         return not_found(detail, similar) if similar else NotFound(detail, hint=_HINT)
 
 

@@ -72,7 +72,7 @@ def _failed(
 def _payload(read: ModelResult) -> tuple[Payload, str | None]:
     """Return a result as a payload, and the media type of one that consists of bytes."""
     if read.body is not None:
-        return exact_payload(exact_json.loads_exactly(read.body)), None
+        return exact_payload(exact_json.load_exactly(read.body)), None
     if len(read.media) == 1:
         return bytes_payload(read.media[0].data), read.media[0].media_type
     return value_payload(read.text).payload, None

@@ -12,7 +12,7 @@ from app.calls.explanation import CallExplainer, Check, may_look_up
 from app.core.errors import NotFound, not_found, scopes_missing
 from app.core.resource_names import TOOL_NAME, TOOLSET_NAME
 from app.core.schemas import UpstreamModeInput, problem_responses
-from app.core.upstream_mode import effective_mode
+from app.core.upstream_mode import choose_mode
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 from app.services import Services
@@ -91,7 +91,7 @@ async def explain_access(
         viewer = viewer.within_toolset(name) or viewer
         # A key that is limited to other toolsets does not pass the check of its restrictions.
         subject = subject.within_toolset(name) or subject
-    mode = effective_mode(subject.upstream, of_toolset)
+    mode = choose_mode(subject.upstream, of_toolset)
     explanation = await explainer.explain(tool, principal=subject, viewer=viewer, mode=mode)
     view = ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
     if mode is not None:

@@ -22,7 +22,7 @@ from app.core.errors import (
     not_found,
 )
 from app.core.pagination import Ordering, Page, SortField, contains, read_page
-from app.core.suggestions import MAX_CANDIDATES, closest
+from app.core.suggestions import MAX_CANDIDATES, find_similar
 from app.protocols.operations import Operation
 from app.protocols.registry import PROTOCOLS
 from app.providers.credentials.model import VariableDraft
@@ -205,7 +205,7 @@ async def _similar(
         return []
     visible = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
     query = select(col(Variable.name)).where(visible).order_by(col(Variable.name)).limit(MAX_CANDIDATES)
-    return closest(name, (await session.execute(query)).scalars(), limit=3)
+    return find_similar(name, (await session.execute(query)).scalars(), limit=3)
 
 
 def _owned(owner: UUID | None) -> ColumnElement[bool]:

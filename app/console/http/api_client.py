@@ -310,7 +310,7 @@ def _encoded(query: Query) -> str:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        return exact_json.dumps_strictly(value)
+        return exact_json.dump_strictly(value)
     except TypeError:
         # Integers beyond 64 bits, lone surrogates: the API says what is wrong with them.
         return standard_json.dumps(value).encode("ascii")

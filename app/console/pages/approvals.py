@@ -73,7 +73,7 @@ async def show_approval(page: Page) -> Response:
     """Show an approval with what it is about."""
     response = await page.api.send("GET", _path(page.parameter("id")))
     # The numbers of arguments keep their digits.
-    approval = exact_json.loads_exactly(response.body)
+    approval = exact_json.load_exactly(response.body)
     context = await _call_context(page, approval) if approval["kind"] == "call" else {}
     hidden = [*(approval["hidden"] or ()), *context.pop("hidden", ())]
     return page.render(
@@ -120,7 +120,7 @@ async def _list(
     details = await asyncio.gather(*(page.api.send("GET", _path(one), check=False) for one in ids))
     read = {
         one["id"]: one
-        for one in (exact_json.loads_exactly(shown.body) for shown in details if shown.status == 200)
+        for one in (exact_json.load_exactly(shown.body) for shown in details if shown.status == 200)
     }
     return page.render(
         "approvals.html",
@@ -160,7 +160,7 @@ async def _call_context(page: Page, approval: dict[str, Any]) -> dict[str, Any]:
     if approval["state"] == "pending" and page.may("GET /approvals/{id}/request"):
         described = await page.api.send("GET", f"{_path(approval['id'])}/request", check=False)
         if described.status == 200:
-            found = exact_json.loads_exactly(described.body)
+            found = exact_json.load_exactly(described.body)
             context["hidden"] = found["hidden"]
             if found["request"] is not None:
                 context["request"] = highlighted(json_text(found["request"]))

@@ -19,7 +19,7 @@ from app.console.http.page import Page
 from app.console.http.page_router import PageRouter
 from app.console.views.notices import Notice
 from app.console.views.tool_selection import ToolSelection
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 
 router = PageRouter()
 
@@ -196,7 +196,7 @@ def _description(schema: Any) -> str:
 
 def _given_name(at: str) -> str:
     """Return the name of a preset: that of an input, or a JSON pointer where it is inside of one."""
-    parts = pointer_parts(at) if at.startswith("/") else (at,)
+    parts = split_pointer(at) if at.startswith("/") else (at,)
     return parts[0] if len(parts) == 1 else at
 
 

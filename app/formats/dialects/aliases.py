@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import jsonschema_rs
 
-from app.core.exact_json import loads_exactly
+from app.core.exact_json import load_exactly
 
 Rule = dict[str, Any]
 """How to undo the export of one schema, as JSON; `{}` where a value is to stay as it is.
@@ -98,7 +98,7 @@ def _of_text(value: str, rule: Rule) -> Any:
     if not rule.get("json_text"):
         return value
     try:
-        decoded = loads_exactly(value.encode())
+        decoded = load_exactly(value.encode())
     except (ValueError, RecursionError):
         return value
     return decoded if rule["json_text"] is True or isinstance(decoded, dict) else value

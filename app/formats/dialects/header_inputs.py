@@ -8,7 +8,7 @@ written.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.core.text import input_path
+from app.core.text import split_input_path
 
 Schema = dict[str, Any]
 
@@ -23,7 +23,7 @@ def header_input_error(schema: Mapping[str, Any], name: str) -> str | None:
     `schema` is that of the arguments as clients see it, `name` the name of an input or a JSON pointer.
     """
     node: Any = schema
-    for key in input_path(name):
+    for key in split_input_path(name):
         properties = node.get("properties") if isinstance(node, Mapping) else None
         if not isinstance(properties, Mapping) or key not in properties:
             return "The tool has no input of this name that is a property of an object."
@@ -47,7 +47,7 @@ def with_header_inputs(schema: Schema, header_inputs: Mapping[str, str]) -> Sche
     marked = schema
     for name, token in header_inputs.items():
         if header_input_error(marked, name) is None:
-            marked = _marked(marked, input_path(name), token)
+            marked = _marked(marked, split_input_path(name), token)
     return marked
 
 

@@ -98,7 +98,7 @@ def _united(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
 def _narrowed(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
     united: Any = None
     if key == "enum":
-        united = exact_json.common(one, other)
+        united = exact_json.keep_common(one, other)
     elif key == "type":
         united = _types(one, other)
     elif key == "additionalProperties" and isinstance(one, bool):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from jsonschema_rs import ValidationError
 
 from app.core.errors import FieldError, InvalidArguments
-from app.core.suggestions import closest, did_you_mean
+from app.core.suggestions import did_you_mean, find_similar
 from app.core.text import pointer
 
 MAX_ERRORS: Final = 50
@@ -44,7 +44,7 @@ class Hints:
         if self._left == 0 or not names:
             return None
         self._left -= 1
-        found = closest(text, names[:_MAX_COMPARED])
+        found = find_similar(text, names[:_MAX_COMPARED])
         return found[0] if found else None
 
 

@@ -136,7 +136,7 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         if _is_number(one.get(word)) and _is_number(other.get(word)):
             merged[word] = min(one[word], other[word])
     if isinstance(one.get("enum"), list) and isinstance(other.get("enum"), list):
-        merged["enum"] = exact_json.common(one["enum"], other["enum"]) or one["enum"]
+        merged["enum"] = exact_json.keep_common(one["enum"], other["enum"]) or one["enum"]
     return merged
 
 

@@ -272,7 +272,7 @@ def _values(value: Any) -> Any:
 
 
 def _enum(value: Any) -> Any:
-    return exact_json.distinct(map(json_value, value)) if isinstance(value, list) and value else _DROP
+    return exact_json.drop_duplicates(map(json_value, value)) if isinstance(value, list) and value else _DROP
 
 
 def _normalize_dependent_required(value: Any) -> Any:

@@ -98,7 +98,7 @@ class Evidence:
             fields=form["fields"],
             output=base64.b64decode(form["output"]),
             parser=form["parser"],
-            results=exact_json.loads_exactly(form["results"].encode()) if has_results else None,
+            results=exact_json.load_exactly(form["results"].encode()) if has_results else None,
             has_results=has_results,
         )
 

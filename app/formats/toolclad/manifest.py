@@ -158,7 +158,7 @@ def read_project(text: bytes) -> dict[str, CustomType]:
 def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
     """Return a manifest whose arguments may have the types of a project; raise InvalidDocument."""
     raw = _parsed(text)
-    reject_unstorable(raw, at="")
+    reject_unstorable(raw, location="")
     _reject_beyond_json(raw, "")
     _reject_interactive(raw)
     try:

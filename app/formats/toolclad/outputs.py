@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from app.core.exact_json import loads_exactly
+from app.core.exact_json import load_exactly
 from app.formats.toolclad.contract import OutputRule
 from app.formats.xml.parser import InvalidXml, XmlElement, parse_xml
 
@@ -41,7 +41,7 @@ def _text(raw: bytes) -> Any:
 
 def _json(raw: bytes) -> Any:
     try:
-        return loads_exactly(raw.strip())
+        return load_exactly(raw.strip())
     except (ValueError, RecursionError):
         msg = "The output is not JSON."
         raise UnreadableOutput(msg) from None
@@ -53,7 +53,7 @@ def _json_lines(raw: bytes) -> Any:
         if not line.strip():
             continue
         try:
-            results.append(loads_exactly(line))
+            results.append(load_exactly(line))
         except (ValueError, RecursionError):
             msg = f"Line {number} of the output is not JSON."
             raise UnreadableOutput(msg) from None

@@ -11,8 +11,8 @@ from typing import Any, Final
 import orjson
 
 from app.core.errors import BadRequest, FieldError, InvalidInput
-from app.core.exact_json import dumps, loads_exactly
-from app.core.text import json_error, pointer
+from app.core.exact_json import dumps, load_exactly
+from app.core.text import describe_json_error, pointer
 from app.formats.ubp.model import (
     REPLY_TO,
     Command,
@@ -49,7 +49,7 @@ def identify_message(text: bytes) -> Message | None:
     None where there is no `command_id` of a command, a response or an event, and for what is no JSON.
     """
     try:
-        value = loads_exactly(text)
+        value = load_exactly(text)
     except (ValueError, RecursionError):
         return None
     message_id = _get_member(value, "message_id")
@@ -162,9 +162,9 @@ def result_json(result: CommandResult) -> dict[str, Any]:
 
 def _parsed(text: bytes, subject: str) -> Any:
     try:
-        return loads_exactly(text)
+        return load_exactly(text)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(json_error(subject, text, getattr(error, "pos", 0))) from None
+        raise BadRequest(describe_json_error(subject, text, getattr(error, "pos", 0))) from None
 
 
 def _get_member(value: Any, name: str) -> Any:

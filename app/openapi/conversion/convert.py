@@ -9,7 +9,7 @@ in the report with a JSON pointer and a reason.
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.core.language_tags import document_language
+from app.core.language_tags import read_document_language
 from app.formats.archive import is_archive
 from app.openapi.assessment.assess import assess
 from app.openapi.assessment.unread import find_unread
@@ -102,7 +102,7 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
             )
     find_unread(document, document.unread)
     info = document.mapping("info")
-    language, unreadable = document_language(document.raw)
+    language, unreadable = read_document_language(document.raw)
     for defect in unreadable:
         document.warnings.add(defect.pointer, defect.detail)
     urls = [str(tool.call_template["url"]) for tool in tools]

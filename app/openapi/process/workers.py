@@ -21,7 +21,7 @@ import structlog
 
 import app
 from app.core.background import await_uncancelled
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 
 _log = structlog.get_logger(__name__)
 _ROOT = str(Path(app.__file__).parent.parent)
@@ -52,8 +52,8 @@ WorkerStarter = Callable[[], AbstractAsyncContextManager[WorkerProcess]]
 
 
 def start_worker() -> AbstractAsyncContextManager[WorkerProcess]:
-    """Return a block that starts a new interpreter, and ends it as `child_process` does."""
-    return child_process(
+    """Return a block that starts a new interpreter, and ends it as `run_child_process` does."""
+    return run_child_process(
         *_command("app.openapi.process.child"), env=_environment(os.environ), stdin=asyncio.subprocess.PIPE
     )
 
@@ -127,7 +127,7 @@ class ForkServer:
         try:
             with for_server:
                 process = await stack.enter_async_context(
-                    child_process(*command, env=_environment(os.environ), stdin=for_server.fileno())
+                    run_child_process(*command, env=_environment(os.environ), stdin=for_server.fileno())
                 )
         except BaseException:
             control.close()

@@ -120,7 +120,7 @@ def _number(value: Any) -> int | float | None:
 
 def _enum(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
     if isinstance(value, list) and value:
-        out[keyword] = exact_json.distinct(value)
+        out[keyword] = exact_json.drop_duplicates(value)
     else:
         warn(at, "an `enum` without values was left out")
 

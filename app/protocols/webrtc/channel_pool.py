@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from app.core import exact_json
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import (
     GatewayError,
     InvalidArguments,
@@ -39,7 +39,7 @@ class PendingCall:
     async def receive(self, *, deadline: float) -> tuple[dict[str, Any], int]:
         """Return the next message and its length; raise UpstreamTimeout or the error of the channel."""
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 while not self._waiting:
                     if self._error is not None:
                         raise clone_error(self._error)
@@ -166,7 +166,7 @@ class ChannelPool:
         channel = self._free_channel(pool, exclusive=exclusive)
         if channel is None:
             try:
-                with Deadline(timer_queue(), deadline):
+                with Deadline(get_timer_queue(), deadline):
                     await pool.lock.acquire()
             except TimeoutError:
                 raise UpstreamTimeout(

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aioice.ice import get_host_addresses
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import (
     BlockedAddress,
     GatewayError,
@@ -106,7 +106,7 @@ class Peer:
         """
         description = RTCSessionDescription(sdp=self._allowed_candidates(sdp), type="answer")
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 try:
                     await self._connection.setRemoteDescription(description)
                 except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
@@ -125,7 +125,7 @@ class Peer:
     async def send(self, message: str, *, deadline: float) -> None:
         """Send a text. Raise UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 while self.is_usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
                     self._drained.clear()
                     await self._drained.wait()

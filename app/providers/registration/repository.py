@@ -20,7 +20,7 @@ from sqlmodel import col
 from app.calls.approvals.records import replace_changes
 from app.catalog.tools import OVERRIDDEN, provider_filter
 from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
-from app.core.suggestions import MAX_CANDIDATES, closest
+from app.core.suggestions import MAX_CANDIDATES, find_similar
 from app.core.uuid7 import uuid7
 from app.formats.utcp.names import (
     MAX_AGENT_NAME,
@@ -150,7 +150,7 @@ async def similar_providers(session: AsyncSession, name: str, *, principal: Prin
     initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
     query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
     rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
-    return closest(name, rows.scalars(), limit=3)
+    return find_similar(name, rows.scalars(), limit=3)
 
 
 async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:

@@ -12,7 +12,7 @@ import structlog
 
 import app
 from app.core.background import cancel_tasks
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.job import FAILED, Job
 from app.search.vectors.status import VectorStatus, write_status
@@ -89,7 +89,7 @@ class EncodingSupervisor:
     async def _run_once(self) -> int:
         """Run the process to its end, and return its exit code; that of a signal is negative."""
         command = (sys.executable, "-m", "app.search.vectors.encoding_process")
-        async with child_process(
+        async with run_child_process(
             *command, env=_environment(os.environ), stdin=asyncio.subprocess.PIPE
         ) as child:
             assert child.stdin is not None  # noqa: S101 - a pipe, as asked for.

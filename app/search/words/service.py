@@ -17,7 +17,7 @@ from app.core.errors import (
     InvalidInput,
     PreconditionFailed,
 )
-from app.core.pagination import Page, PageRequest, etag_matches, version_etag
+from app.core.pagination import Page, PageRequest, matches_etag, write_etag
 from app.search.words.definition import MAX_SETS, PinnedResult, SynonymSet, text_of
 from app.search.words.records import (
     NamedTool,
@@ -197,7 +197,7 @@ class SearchWordsService:
             await lock_words(session)
             await require_toolset(session, toolset)
             rows = await rows_in_scope(session, SynonymSetRow, toolset)
-            if if_match is not None and not etag_matches(if_match, text_etag(_text(rows))):
+            if if_match is not None and not matches_etag(if_match, text_etag(_text(rows))):
                 raise PreconditionFailed("The synonyms have changed since they were read.")
             stored = {row.digest for row in rows}
             outdated = [row for row in rows if row.digest not in given]
@@ -300,7 +300,7 @@ def require_unrestricted(principal: Principal) -> None:
 
 def etag(row: SynonymSetRow | PinnedResultRow) -> str:
     """Return the strong entity tag of a row: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(row.version)
+    return write_etag(row.version)
 
 
 def text_etag(text: str) -> str:
@@ -363,5 +363,5 @@ def _check_bound(count: int, kind: type[Any]) -> None:
 
 
 def _check_version(row: SynonymSetRow | PinnedResultRow, if_match: str | None) -> None:
-    if if_match is not None and not etag_matches(if_match, etag(row)):
+    if if_match is not None and not matches_etag(if_match, etag(row)):
         raise PreconditionFailed(f"It has changed since it was read: its ETag is {etag(row)} now.")

@@ -29,8 +29,8 @@ from app.core.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from app.core.suggestions import closest, did_you_mean
-from app.core.text import json_error
+from app.core.suggestions import did_you_mean, find_similar
+from app.core.text import describe_json_error
 from app.server.problems.validation import validation_error
 from app.storage.database import DatabasePoolExhausted, is_unavailable
 
@@ -66,7 +66,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
             return BadRequest("The client disconnected before its request was complete.")
         case json.JSONDecodeError():
             return BadRequest(
-                json_error("The body", error.doc.encode(errors="replace"), error.pos, error.msg)
+                describe_json_error("The body", error.doc.encode(errors="replace"), error.pos, error.msg)
             )
         case UnicodeDecodeError():
             return BadRequest("The body is not valid UTF-8.")
@@ -111,7 +111,7 @@ def _no_such_url(connection: HTTPConnection) -> NotFound:
         for route in iter_routes(connection.app.router.routes)
         if (found := getattr(route, "path", None)) and found != "/"
     )
-    similar = closest(path, paths)
+    similar = find_similar(path, paths)
     hint = (
         f"{did_you_mean(similar)} /docs has all paths."
         if similar

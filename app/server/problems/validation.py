@@ -13,10 +13,10 @@ from app.core.errors import (
     InvalidInput,
     UnsupportedMediaType,
 )
-from app.core.field_names import unknown_member
+from app.core.field_names import describe_unknown_member
 from app.core.schemas import PATTERN_MESSAGES
-from app.core.suggestions import closest, did_you_mean
-from app.core.text import json_error
+from app.core.suggestions import did_you_mean, find_similar
+from app.core.text import describe_json_error
 
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200
@@ -43,7 +43,7 @@ def validation_error(error: RequestValidationError, body_type: Any = None) -> Ga
             document = (
                 error.body if isinstance(error.body, bytes) else str(error.body).encode(errors="replace")
             )
-            detail = json_error("The body", document, int(finding["loc"][-1]))
+            detail = describe_json_error("The body", document, int(finding["loc"][-1]))
             return BadRequest(detail, errors=[FieldError("", "Must be JSON.")])
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
@@ -64,7 +64,7 @@ def _field_error(finding: Mapping[str, Any], body: Any, body_type: Any) -> Field
     if (location, *parts) == ("query", "cursor"):
         return FieldError(pointer, "This is not a cursor of this list: send `next_cursor` of its last page.")
     if finding["type"] == "extra_forbidden":
-        return FieldError(pointer, unknown_member(body_type, parts))
+        return FieldError(pointer, describe_unknown_member(body_type, parts))
     return FieldError(pointer, _message(finding), expected if isinstance(expected, str) else None)
 
 
@@ -99,7 +99,7 @@ def _message(finding: Mapping[str, Any]) -> str:
     sent = finding.get("input")
     if finding["type"] in ("literal_error", "enum") and isinstance(sent, str):
         options = _QUOTED.findall(str((finding.get("ctx") or {}).get("expected", "")))
-        return f"{message}. {did_you_mean(closest(sent, options))}".rstrip()
+        return f"{message}. {did_you_mean(find_similar(sent, options))}".rstrip()
     if isinstance(sent, str) and len(sent) > 5 and sent in message:
         return _GENERIC
     return message[:1].upper() + message[1:].rstrip(".") + "."

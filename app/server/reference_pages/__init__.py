@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from app.access.authorise import public_route
 from app.core.errors import not_found
 from app.core.schemas import problem_responses
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.security.scopes import SCOPES
 from app.server.problems.catalogue import ProblemType, problem_types
 from app.server.reference_pages.negotiation import preferred
@@ -142,7 +142,7 @@ async def get_problem_type(
     types: dict[str, ProblemType] = {one.slug: one for one in problem_types()}
     found = types.get(slug)
     if found is None:
-        raise not_found("There is no problem type of this name.", closest(slug, types, limit=3))
+        raise not_found("There is no problem type of this name.", find_similar(slug, types, limit=3))
     return _represented(
         accept,
         html=lambda: problem_html(found, _root(request)),
@@ -187,7 +187,7 @@ async def get_scope(
     scopes: dict[str, ScopeDescription] = {one.name: one for one in scope_descriptions(request.app.openapi())}
     found = scopes.get(scope)
     if found is None:
-        raise not_found("There is no scope of this name.", closest(scope, SCOPES, limit=3))
+        raise not_found("There is no scope of this name.", find_similar(scope, SCOPES, limit=3))
     return _represented(
         accept,
         html=lambda: scope_html(found, _root(request)),

@@ -65,7 +65,7 @@ class Shape:
 
     def option(self, value: Any) -> str | None:
         """Return the JSON text of the choice that equals a value; None where there is none."""
-        return next((compact(one) for one, _ in self.choices if exact_json.equal(one, value)), None)
+        return next((compact(one) for one, _ in self.choices if exact_json.are_equal(one, value)), None)
 
 
 class Shapes:
@@ -223,7 +223,7 @@ def label_of(value: Any) -> str:
 
 
 def _list_choices(values: list[Any]) -> tuple[tuple[Any, str], ...]:
-    return tuple((value, label_of(value)) for value in exact_json.distinct(values))
+    return tuple((value, label_of(value)) for value in exact_json.drop_duplicates(values))
 
 
 def type_text(shape: Shape, shapes: Shapes, depth: int = 0) -> str:
@@ -332,7 +332,7 @@ def _both(one: Schema, other: Schema) -> Schema:
         elif key == "required" and isinstance(mine, list) and isinstance(its, list):
             merged[key] = list(dict.fromkeys(name for name in [*mine, *its] if isinstance(name, str)))
         elif key == "enum" and isinstance(mine, list) and isinstance(its, list):
-            merged[key] = exact_json.common(mine, its) or its
+            merged[key] = exact_json.keep_common(mine, its) or its
         elif key == "type":
             merged[key] = _common_types(mine, its)
         elif key in _LEAST and _are_numbers(mine, its):

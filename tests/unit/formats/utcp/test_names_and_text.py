@@ -92,7 +92,7 @@ def test_text_has_a_length():
 
 def test_nul_is_rejected_where_it_stands():
     with pytest.raises(InvalidDocument) as caught:
-        clean_text("a\x00", at="/tools/0/name")
+        clean_text("a\x00", pointer="/tools/0/name")
     assert caught.value.errors[0].pointer == "/tools/0/name"
     for bad in ({"a": ["\x00"]}, {"a": {"\x00": 1}}, {"a": ["\ud800"]}):
         with pytest.raises(InvalidDocument):
