@@ -40,5 +40,5 @@ def assess(tools: Sequence[AssessableTool]) -> dict[str, Assessment]:
         )
         seen = (slimmed.description, slimmed.inputs) if slimmed else (tool.description, tool.inputs)
         tokens = token_cost(tool.name, *seen)
-        assessments[tool.source_key] = Assessment(slimmed, tokens, linter.findings(tool, slimmed))
+        assessments[tool.source_key] = Assessment(slimmed, tokens, linter.list_findings(tool, slimmed))
     return assessments

@@ -20,7 +20,7 @@ class DocumentKeywords:
 
     def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
-        self._common = self._read(document.mapping("info"), "/info")
+        self._common = self._read(document.get_mapping("info"), "/info")
         self._by_tag: dict[str, tuple[str, ...]] = {}
         declared = document.raw.get("tags")
         for index, tag in enumerate(declared[:_MAX_DECLARED] if isinstance(declared, list) else ()):

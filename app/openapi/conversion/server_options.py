@@ -12,7 +12,7 @@ from app.core.errors import FieldError, InvalidDocument
 from app.core.suggestions import did_you_mean, find_similar
 from app.openapi.conversion.declared_servers import MAX_SERVERS, DeclaredServer, ServerVariable
 from app.openapi.model import ConvertOptions, Json
-from app.openapi.reading.refs import References, RefProblem, escape
+from app.openapi.reading.refs import References, RefProblem, escape_token
 
 _MAX_DECLARED: Final = 1_000
 # A value that has one of these would end the host, or put another before it.
@@ -45,7 +45,7 @@ def list_servers_v2(raw: Json, references: References, *, schemes: Sequence[str]
 def _list_host_parameters(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
     for node in listed[:MAX_SERVERS] if isinstance(listed, list) else ():
         try:
-            resolved = references.follow(node, at="/x-ms-parameterized-host/parameters").node
+            resolved = references.follow(node, location="/x-ms-parameterized-host/parameters").node
         except RefProblem:
             continue
         if isinstance(resolved, dict) and isinstance(resolved.get("name"), str):
@@ -140,7 +140,7 @@ def _check_variables(options: ConvertOptions, servers: Sequence[DeclaredServer])
         for variable in server.variables:
             known.setdefault(variable.name, []).append((server, variable))
     for name, value in options.server_variables.items():
-        pointer = f"/options/server_variables/{escape(name)}"
+        pointer = f"/options/server_variables/{escape_token(name)}"
         if name not in known:
             meant = did_you_mean(find_similar(name, known))
             detail = f"No server of the document has the variable {name[:100]!r}. {meant}".strip()

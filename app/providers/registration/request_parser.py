@@ -37,7 +37,7 @@ from app.formats.toolclad.sources import (
 from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
 from app.formats.utcp.names import legal_name
 from app.formats.utcp.variables import candidates, find_variables
-from app.openapi.reading.load import decoded, is_convertible, sniff
+from app.openapi.reading.load import decode_document, is_convertible, sniff
 from app.protocols.manuals import detect_kind
 from app.protocols.record import ClientConfiguration
 from app.protocols.registry import DEFAULT, PROTOCOLS
@@ -277,7 +277,7 @@ async def _read_document_options(form: FormData) -> DocumentOptions:
             problem = FieldError(f"/{field}", "Give it once.")
             raise InvalidInput("A field is twice in the form.", errors=[problem])
         for part in parts:
-            text = part if isinstance(part, str) else decoded(await part.read())
+            text = part if isinstance(part, str) else decode_document(await part.read())
             if isinstance(part, UploadFile) and field != "overlay":
                 raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
             given[field] = text
