@@ -84,7 +84,7 @@ def json_members(tool: ShownTool) -> bytes:
     return exact_json.dumps(members)[1:]
 
 
-def hits_json(
+def write_hits(
     hits: Sequence[Hit],
     *,
     is_available: Callable[[ExecutorCommand], bool | None],

@@ -75,7 +75,7 @@ class ToolCollections:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(*part, self.index)
 
-    async def member_names(self, toolset: str) -> frozenset[str]:
+    async def list_member_names(self, toolset: str) -> frozenset[str]:
         """Return the canonical names of the tools of a toolset, none for one that does not exist."""
         found = (await self.toolsets.all()).get(toolset)
         if found is None:

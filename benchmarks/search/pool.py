@@ -129,7 +129,7 @@ def pool_tool(
     language: str | None = None,
     title: str = "",
 ) -> IndexedTool:
-    """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
+    """Return a tool with the members of a hit, as `app.search.rows.make_indexed_tool` makes it of a row."""
     whole = f"{provider}.{name}"
     shown = ShownTool(
         name=whole,

@@ -11,7 +11,7 @@ from app.api.lists import IfMatch
 from app.api.search.schemas_words import PinnedResultPage, PinnedResultQuery, PinnedResultView, PinPath
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.search.words.definition import PinnedResult
-from app.search.words.service import etag
+from app.search.words.service import write_row_etag
 from app.security.principal import Principal
 from app.storage.models import PinnedResultRow
 
@@ -54,7 +54,7 @@ async def create_pin(
     async def create() -> Response:
         made = await services.search_words.create_pin(body, principal=principal)
         location = location_of(request, "search", "pins", str(made.row.id))
-        headers = {"ETag": etag(made.row), "Location": location}
+        headers = {"ETag": write_row_etag(made.row), "Location": location}
         content = PinnedResultView.of(made).model_dump_json()
         return Response(content, 201, headers=headers, media_type="application/json")
 
@@ -75,7 +75,7 @@ async def list_pins(
     query: Annotated[PinnedResultQuery, Query()],
 ) -> PinnedResultPage:
     """List the pinned results, those of toolsets included. 403 for a key with restrictions."""
-    page = await services.search_words.pins(
+    page = await services.search_words.get_pins(
         query.page(), toolset=query.toolset, q=query.q, principal=principal
     )
     links.set(page.next_cursor)
@@ -93,7 +93,7 @@ async def get_pin(
 ) -> PinnedResultView:
     """Get a pinned result."""
     found = await services.search_words.pin(pin_id, principal=principal)
-    response.headers["ETag"] = etag(found.row)
+    response.headers["ETag"] = write_row_etag(found.row)
     return PinnedResultView.of(found)
 
 
@@ -114,7 +114,7 @@ async def put_pin(
 ) -> PinnedResultView:
     """Replace a pinned result."""
     changed = await services.search_words.replace_pin(pin_id, body, if_match=if_match, principal=principal)
-    response.headers["ETag"] = etag(changed.row)
+    response.headers["ETag"] = write_row_etag(changed.row)
     return PinnedResultView.of(changed)
 
 

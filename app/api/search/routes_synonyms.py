@@ -21,7 +21,7 @@ from app.core.errors import BadRequest, UnsupportedMediaType
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.registration.request_parser import read_body
 from app.search.words.definition import SynonymSet
-from app.search.words.service import etag, text_etag
+from app.search.words.service import write_row_etag, write_text_etag
 from app.search.words.text_form import MEDIA_TYPE
 from app.security.principal import Principal
 from app.storage.models import SynonymSetRow
@@ -74,7 +74,10 @@ async def create_synonyms(
 
     async def create() -> Response:
         made = await services.search_words.create_synonyms(body, principal=principal)
-        headers = {"ETag": etag(made), "Location": location_of(request, "search", "synonyms", str(made.id))}
+        headers = {
+            "ETag": write_row_etag(made),
+            "Location": location_of(request, "search", "synonyms", str(made.id)),
+        }
         content = SynonymSetView.of(made).model_dump_json()
         return Response(content, 201, headers=headers, media_type="application/json")
 
@@ -95,7 +98,7 @@ async def list_synonyms(
     query: Annotated[SynonymSetQuery, Query()],
 ) -> SynonymSetPage:
     """List the sets of synonyms, those of toolsets included. 403 for a key with restrictions."""
-    page = await services.search_words.synonyms(
+    page = await services.search_words.get_synonyms(
         query.page(), toolset=query.toolset, q=query.q, principal=principal
     )
     links.set(page.next_cursor)
@@ -112,8 +115,8 @@ async def get_synonyms(
     synonyms_id: SynonymsPath, principal: ReadsProviders, services: UsesServices, response: Response
 ) -> SynonymSetView:
     """Get a set of synonyms."""
-    found = await services.search_words.synonym_set(synonyms_id, principal=principal)
-    response.headers["ETag"] = etag(found)
+    found = await services.search_words.read_synonym_set(synonyms_id, principal=principal)
+    response.headers["ETag"] = write_row_etag(found)
     return SynonymSetView.of(found)
 
 
@@ -136,7 +139,7 @@ async def put_synonyms(
     changed = await services.search_words.replace_synonyms(
         synonyms_id, body, if_match=if_match, principal=principal
     )
-    response.headers["ETag"] = etag(changed)
+    response.headers["ETag"] = write_row_etag(changed)
     return SynonymSetView.of(changed)
 
 
@@ -179,7 +182,7 @@ async def export_synonyms(
     coupon` for equivalent terms, `k8s => kubernetes` for an explicit mapping.
     """
     text = await services.search_words.export_synonyms(toolset, principal=principal)
-    return PlainTextResponse(text, headers={"ETag": text_etag(text)})
+    return PlainTextResponse(text, headers={"ETag": write_text_etag(text)})
 
 
 @router.put(
@@ -215,5 +218,5 @@ async def import_synonyms(
     imported, stored = await services.search_words.import_synonyms(
         text, toolset=toolset, if_match=if_match, principal=principal
     )
-    response.headers["ETag"] = text_etag(stored)
+    response.headers["ETag"] = write_text_etag(stored)
     return SynonymsImported.of(imported)

@@ -32,7 +32,7 @@ class VectorFolder:
     @property
     def graph(self) -> Path:
         """The graph: a built one, or that of the operator's folder."""
-        return self.source.graph(self.path)
+        return self.source.locate_graph(self.path)
 
     @property
     def checksum(self) -> Path:

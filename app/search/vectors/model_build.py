@@ -20,11 +20,11 @@ def prepare_graph(folder: VectorFolder) -> None:
         return
     check_weights(folder.source)
     # Only this process needs the library, which takes 40 MB.
-    from app.search.vectors.onnx_graph import BertShape, bert_graph, read_safetensors  # noqa: PLC0415
+    from app.search.vectors.onnx_graph import BertShape, build_bert_graph, read_safetensors  # noqa: PLC0415
 
     try:
         config = json.loads((weights.parent / "config.json").read_bytes())
-        graph = bert_graph(read_safetensors(weights), BertShape.of(config))
+        graph = build_bert_graph(read_safetensors(weights), BertShape.of(config))
     except (ValueError, KeyError) as error:
         raise ModelError(f"The model {weights.parent} cannot be used: {error}.") from None
     _store(folder.graph, graph)
@@ -34,8 +34,8 @@ def prepare_graph(folder: VectorFolder) -> None:
 def _is_whole(folder: VectorFolder) -> bool:
     try:
         with folder.graph.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        return folder.checksum.read_text("ascii").strip() == found
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return folder.checksum.read_text("ascii").strip() == digest
     except (OSError, UnicodeDecodeError):
         return False
 

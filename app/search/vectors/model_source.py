@@ -49,12 +49,12 @@ class ModelSource:
     """The graph; None where it must be built from `weights`."""
     weights: Path | None = None
 
-    def graph(self, folder: Path) -> Path:
+    def locate_graph(self, folder: Path) -> Path:
         """Return the path of the graph; `folder` is where built ones are stored."""
         return self.onnx if self.onnx is not None else folder / f"{self.digest}.onnx"
 
 
-def missing_libraries(source: ModelSource) -> list[str]:
+def list_missing_libraries(source: ModelSource) -> list[str]:
     """Return the names of the libraries that are needed for this model, and are not installed."""
     needed = _RUNTIME if source.onnx is not None else (*_RUNTIME, _BUILDER)
     return [name for name in needed if find_spec(name) is None]
@@ -70,7 +70,7 @@ def find_model(folder: Path | None, *, search_path: Sequence[str] | None = None)
     (`check_weights`).
     """
     if folder is not None:
-        return _folder_model(folder)
+        return _read_folder_model(folder)
     spec = find_spec(PACKAGE) if search_path is None else PathFinder.find_spec(PACKAGE, search_path)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         files = Path(location) / "model"
@@ -92,7 +92,7 @@ def check_weights(source: ModelSource) -> None:
         _check(source.weights, _PUBLISHED[source.weights.name])
 
 
-def _folder_model(folder: Path) -> ModelSource:
+def _read_folder_model(folder: Path) -> ModelSource:
     sums = _read_sums(folder / "SHA256SUMS")
     licences = [name for name in sums if name.upper().startswith(("LICENSE", "LICENCE"))]
     for name in ("model.onnx", "tokenizer.json"):
@@ -118,24 +118,24 @@ def _read_sums(path: Path) -> dict[str, str]:
         raise ModelError(f"SEMANTIC_MODEL_DIR: {path} cannot be read.") from None
     sums = {}
     for line in lines:
-        found = _SUM.fullmatch(line)
+        match = _SUM.fullmatch(line)
         # Files of the folder itself only: `..` and absolute paths could name any file of the machine.
-        if found is None or Path(found[2]).name != found[2]:
+        if match is None or Path(match[2]).name != match[2]:
             raise ModelError(
                 f"SEMANTIC_MODEL_DIR: {path} must have lines of a SHA-256, two spaces and the name of a file."
             )
-        sums[found[2]] = found[1]
+        sums[match[2]] = match[1]
     return sums
 
 
 def _check(path: Path, expected: str) -> None:
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ModelError(f"The model's file {path} cannot be read: {error.strerror}.") from None
-    if found != expected:
-        raise ModelError(f"The model's file {path} has the SHA-256 {found}, not {expected}: it is not used.")
+    if digest != expected:
+        raise ModelError(f"The model's file {path} has the SHA-256 {digest}, not {expected}: it is not used.")
 
 
 def _digest(sums: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.search.conditions import ToolCondition
-from app.search.hits import hits_json
+from app.search.hits import write_hits
 from app.search.index import Filters
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
@@ -291,7 +291,7 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
     await index.feed.catch_up()
     for words in ("hi", ""):
         hits = await index.search(words, principal=EVERYBODY)
-        body = hits_json(hits, is_available=lambda _: False, condition=lambda _: ToolCondition())
+        body = write_hits(hits, is_available=lambda _: False, condition=lambda _: ToolCondition())
         (shown,) = orjson.loads(body)["items"]
         assert shown.pop("score") == hits[0].score
         assert shown.pop("available") is None

@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from app.search.vectors.encoder import TextEncoder, _library_errors
+from app.search.vectors.encoder import TextEncoder, _convert_library_errors
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.model_build import prepare_graph
 from app.search.vectors.model_source import MODEL_NAME, ModelError, find_model
-from app.search.vectors.onnx_graph import BertShape, bert_graph, read_safetensors
+from app.search.vectors.onnx_graph import BertShape, build_bert_graph, read_safetensors
 from app.search.vectors.recipe import MAX_TOKENS
 from tests.harness.semantic_models import (
     SHAPE,
@@ -70,7 +70,7 @@ def reference(weights: dict[str, np.ndarray], shape: BertShape, tokens: list[int
 
 
 def encoder_of(folder: Path, *, quantised: bool) -> TextEncoder:
-    (folder / "model.onnx").write_bytes(bert_graph(random_weights(), SHAPE, quantised=quantised))
+    (folder / "model.onnx").write_bytes(build_bert_graph(random_weights(), SHAPE, quantised=quantised))
     return TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
 
 
@@ -222,9 +222,12 @@ def test_a_panic_of_a_library_is_an_error_of_the_model() -> None:
     class PanicException(BaseException):
         """As that of PyO3, which cannot be imported."""
 
-    with pytest.raises(ModelError, match=r"^It failed \(PanicException\)\.$"), _library_errors("It failed"):
+    with (
+        pytest.raises(ModelError, match=r"^It failed \(PanicException\)\.$"),
+        _convert_library_errors("It failed"),
+    ):
         raise PanicException("a text")
-    with pytest.raises(KeyboardInterrupt), _library_errors("It failed"):
+    with pytest.raises(KeyboardInterrupt), _convert_library_errors("It failed"):
         raise KeyboardInterrupt
 
 
@@ -265,7 +268,7 @@ def test_eight_bits_of_the_installed_model_are_close_to_its_float_weights(tmp_pa
     prepare_graph(folder)
     config = json.loads((source.weights.parent / "config.json").read_bytes())
     (tmp_path / "float.onnx").write_bytes(
-        bert_graph(read_safetensors(source.weights), BertShape.of(config), quantised=False)
+        build_bert_graph(read_safetensors(source.weights), BertShape.of(config), quantised=False)
     )
     whole, small = (TextEncoder(path, source.tokenizer) for path in (tmp_path / "float.onnx", folder.graph))
     exact = np.array([whole.encode(text) for text in SENTENCES])
