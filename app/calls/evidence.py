@@ -94,7 +94,7 @@ async def _check_results(result: Result, results: Any, context: CallContext, evi
     body = exact_json.dumps(results)
     violations = None
     if context.plan.outputs:
-        check = context.plan.response_reader().violations
+        check = context.plan.response_reader().find_violations
         value = exact_json.without_decimals(results)
         if len(body) > _INLINE_BYTES:
             violations = await asyncio.to_thread(check, value)

@@ -16,7 +16,7 @@ def packed_manifests(folder: str) -> bytes:
 
     Raise InputError for a folder without manifests, and for a file that cannot be read.
     """
-    from app.formats.archive import pack
+    from app.formats.archive import pack_files
 
     root = Path(folder)
     files: dict[str, bytes] = {}
@@ -31,4 +31,4 @@ def packed_manifests(folder: str) -> bytes:
         raise InputError(f"{folder} cannot be read: {error.strerror or 'no such folder'}.") from None
     if not any(name.endswith(SUFFIX) for name in files):
         raise InputError(f"{folder} has no ToolClad manifest (*{SUFFIX}).")
-    return pack(files)
+    return pack_files(files)

@@ -181,11 +181,11 @@ def _read_texts(texts: Mapping[str, str], inputs: Mapping[str, Any]) -> dict[str
             raise TextError(()) from None
 
     reader = TextReader(inputs, load)
-    schemas = reader.properties(inputs)
+    schemas = reader.list_properties(inputs)
     values: dict[str, Any] = dict(texts)
     for name, text in texts.items():
         with suppress(TextError):
-            values[name] = reader.candidates([text], schemas.get(name))[0]
+            values[name] = reader.list_candidates([text], schemas.get(name))[0]
     return values
 
 

@@ -189,8 +189,8 @@ def _tool(
     inputs_key = "inputs" if entry.get("inputs") is not None else "parameters"
     for key in (inputs_key, "outputs"):
         reject_unstorable(entry.get(key), location=pointer(at, key))
-    inputs, input_notes = normalize_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
-    outputs, output_notes = normalize_schema(entry.get("outputs"), at=pointer(at, "outputs"))
+    inputs, input_notes = normalize_inputs(entry.get(inputs_key), location=pointer(at, inputs_key))
+    outputs, output_notes = normalize_schema(entry.get("outputs"), location=pointer(at, "outputs"))
     template, is_own = _template_or(inherited, entry, at, notes)
     template = for_tool(template, name, at=pointer(at, _template_key(entry)))
     size = entry.get("average_response_size")

@@ -111,7 +111,7 @@ async def stream_tool_rows(session: AsyncSession, scope: RowScope) -> AsyncItera
 
 
 def make_indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
-    """Return a row of `stream_tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
+    """Return a row of `stream_tool_rows` as a tool to index; `base_url` is the gateway's public address."""
     schema = orjson.loads(row.inputs_text)
     known = Annotations.of_template(row.call_template).overridden(row.annotations)
     shown = ShownTool(

@@ -72,12 +72,12 @@ class QueryVectors(Protocol):
         """Return the vector of a query; None where there is no model, or none within its time limit."""
 
     def compute_cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:
-        """Return the cosine of a query's vector with that of each tool by its `make_tool_key`; None for a tool
-        that has no vector yet.
+        """Return the cosine of a query's vector with the vector of each tool, by its key (`make_tool_key`);
+        None for a tool that has no vector yet.
         """
 
     def find_nearest(self, vector: Vector, limit: int) -> Sequence[int]:
-        """Return the `make_tool_key` of the tools that are nearest to a query's vector, at most `limit`."""
+        """Return the keys of the tools that are nearest to a query's vector, at most `limit`."""
 
 
 class NoOperatorWords:

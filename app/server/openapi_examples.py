@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.agents.call.operation import OPERATION_ID, TOOLSET_OPERATION_ID
 from app.core import errors
-from app.formats.json_schema.references import inline
+from app.formats.json_schema.references import inline_references
 from app.server.problems.catalogue import example as problem_example
 
 _FILE: Final = Path(__file__).with_suffix(".json")
@@ -93,7 +93,7 @@ def _without_references(value: Any) -> Any:
         return [_without_references(member) for member in value]
     if not isinstance(value, dict):
         return value
-    plain = inline(value) if "$defs" in value else value
+    plain = inline_references(value) if "$defs" in value else value
     return {name: _without_references(member) for name, member in plain.items()}
 
 

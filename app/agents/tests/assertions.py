@@ -116,7 +116,7 @@ def _json_schema(one: models.JsonSchemaAssertion, run: AssertedRun) -> _Checked:
     values = [value for value in values if validator.can_validate(value)]
     if not values:
         return False, "The JSON of the response has too many values to be validated with the schema."
-    found = [validator.violations(value, max_pointers=_MAX_POINTERS) for value in values]
+    found = [validator.find_violations(value, max_pointers=_MAX_POINTERS) for value in values]
     if any(not each.count for each in found):
         return True, "The JSON of the response is valid for the schema."
     where = ", ".join(at or "the root" for at in found[0].pointers)

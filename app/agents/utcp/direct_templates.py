@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from app.formats.json_schema.normalize import publishable
-from app.formats.json_schema.references import inline, transformed
+from app.formats.json_schema.normalize import make_publishable
+from app.formats.json_schema.references import inline_references, transform
 from app.formats.utcp.call_template import replace_strings
 from app.formats.utcp.render import ManualToolEntry, ManualVersion, single_typed, tool_json
 from app.protocols.call_templates import protocol_of
@@ -76,11 +76,11 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     else:
         members = {"call_template_type": protocol, "name": tool.provider}
     members |= {key: value for key, value in template.items() if key not in ("call_template_type", "name")}
-    inputs: Json = {"type": "object", **publishable(tool.inputs)}
-    outputs = publishable(tool.outputs)
+    inputs: Json = {"type": "object", **make_publishable(tool.inputs)}
+    outputs = make_publishable(tool.outputs)
     if version == 0:
-        inputs = transformed(inline(inputs), single_typed)
-        outputs = transformed(inline(outputs), single_typed)
+        inputs = transform(inline_references(inputs), single_typed)
+        outputs = transform(inline_references(outputs), single_typed)
     entry = ManualToolEntry(
         direct.tool_name(tool.name, template), tool.description, inputs, outputs, tool.tags, "", tool.provider
     )

@@ -10,7 +10,7 @@ from sqlmodel import col
 from app.catalog.tools import tool_select
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
-from app.formats.dialects.header_inputs import invalid_header_inputs
+from app.formats.dialects.header_inputs import find_invalid_header_inputs
 from app.formats.dialects.sanitize import UnusableSchema, sanitize_inputs
 from app.storage.models import Tool
 
@@ -30,7 +30,7 @@ def check_header_inputs(inputs: Any, changes: Mapping[str, Any], *, at: str = ""
     if not given:
         return
     try:
-        errors = invalid_header_inputs(sanitize_inputs(inputs).schema, given)
+        errors = find_invalid_header_inputs(sanitize_inputs(inputs).schema, given)
     except UnusableSchema as error:
         errors = dict.fromkeys(given, f"Clients of MCP do not see this tool. {error.reason}")
     if errors:

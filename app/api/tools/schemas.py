@@ -20,7 +20,7 @@ from app.core.schemas import (
     Text,
     ToolName,
 )
-from app.formats.dialects.cost import tool_cost
+from app.formats.dialects.cost import estimate_tool_cost
 from app.formats.toolclad.contract import risk_tier_of
 from app.security.requirements import security_json
 
@@ -306,7 +306,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),
         "cost": ToolCost.model_validate(
-            tool_cost(
+            estimate_tool_cost(
                 tool.name,
                 tool.description,
                 tool.inputs,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments
 from app.core.text import split_pointer
-from app.formats.json_schema.error_messages import arguments_error, suggestion
+from app.formats.json_schema.error_messages import build_arguments_error, write_suggestion
 from app.formats.json_schema.input_lookup import may_have_input
 
 _INVALID_PRESET: Final = (
@@ -29,7 +29,7 @@ def check_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
         FieldError(one, _LOST_INPUT) for one in presets if not may_have_input(inputs, split_pointer(one))
     ]
     if errors:
-        raise arguments_error(errors)
+        raise build_arguments_error(errors)
 
 
 def read_preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> Inv
         ):
             errors.append(FieldError(field_error.pointer, _INVALID_PRESET))
         elif field_error.nearest in names:
-            detail = field_error.detail.removesuffix(suggestion(field_error.nearest))
+            detail = field_error.detail.removesuffix(write_suggestion(field_error.nearest))
             errors.append(replace(field_error, detail=detail, nearest=None))
         else:
             errors.append(field_error)
-    return arguments_error(errors) if errors else error
+    return build_arguments_error(errors) if errors else error
 
 
 def _set(target: dict[str, Any], pointer: str, value: Any) -> FieldError | None:

@@ -17,7 +17,7 @@ from app.catalog.plan import Plan
 from app.core import exact_json
 from app.core.errors import Conflict, GatewayError
 from app.formats.json_schema.budget import BudgetExceeded
-from app.formats.json_schema.generated_values import stated_examples, value_of_schema
+from app.formats.json_schema.generated_values import generate_value, list_stated_examples
 from app.formats.xml.shape import XmlShape
 from app.formats.xml.writer import xml_document
 
@@ -54,11 +54,11 @@ def generate_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, st
 
 
 def _choose_value(schema: Mapping[str, Any], number: int) -> Any:
-    examples = stated_examples(schema)
+    examples = list_stated_examples(schema)
     if examples:
         return examples[number % len(examples)]
     try:
-        return value_of_schema(schema, seed=number)
+        return generate_value(schema, seed=number)
     except BudgetExceeded as error:
         amount = f"{error.allowed:,} {error.limit}"
         raise Conflict(

@@ -162,7 +162,7 @@ def compile_command(contract: Contract, *, at: str) -> CompiledCommand:
     """Return the compiled command of a contract; raise InvalidInput, with pointers below `at`."""
     command = contract.command
     if command is None:
-        raise InvalidInput("The contract has no command.", errors=[FieldError(at, "Give a command.")])
+        raise InvalidInput("The contract has no command.", errors=[FieldError(at, "Must have a command.")])
     try:
         if command.exec:
             words = exec_words(command.exec)

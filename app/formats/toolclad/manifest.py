@@ -201,11 +201,13 @@ def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
 
 def _parsed(text: bytes) -> dict[str, Any]:
     if len(text) > MAX_MANIFEST_BYTES:
-        raise InvalidDocument(_TITLE, errors=[FieldError("", f"At most {MAX_MANIFEST_BYTES} bytes.")])
+        raise InvalidDocument(
+            _TITLE, errors=[FieldError("", f"Must have at most {MAX_MANIFEST_BYTES} bytes.")]
+        )
     try:
         decoded = text.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError:
-        raise InvalidDocument(_TITLE, errors=[FieldError("", "TOML is UTF-8.")]) from None
+        raise InvalidDocument(_TITLE, errors=[FieldError("", "Must be UTF-8, as TOML requires.")]) from None
     try:
         raw = tomllib.loads(decoded)
     except tomllib.TOMLDecodeError as error:
@@ -216,7 +218,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         detail = "It is nested too deeply, or has a number of too many digits."
         raise InvalidDocument(_TITLE, errors=[FieldError("", detail)]) from None
     if _depth_exceeds(raw):
-        raise InvalidDocument(_TITLE, errors=[FieldError("", f"At most {MAX_DEPTH} levels.")])
+        raise InvalidDocument(_TITLE, errors=[FieldError("", f"Nested more than {MAX_DEPTH} levels deep.")])
     return raw
 
 
@@ -302,7 +304,7 @@ def _output(sections: ManifestSections) -> OutputSection:
     if output is None:
         if sections.tool.dispatch == "callback":
             return OutputSection(format="text")
-        raise InvalidDocument(_TITLE, errors=[FieldError("/output", "Say how the output is read.")])
+        raise InvalidDocument(_TITLE, errors=[FieldError("/output", "Must say how the output is read.")])
     if output.json_schema is None and sections.tool.dispatch == "exec":
         detail = "Give the JSON Schema of the results: it is mandatory for tools that are executed."
         raise InvalidDocument(_TITLE, errors=[FieldError("/output/schema", detail)])

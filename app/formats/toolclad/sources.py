@@ -9,7 +9,7 @@ import orjson
 
 from app.core.errors import FieldError, InvalidDocument
 from app.core.text import pointer
-from app.formats.archive import DocumentLimits, is_archive, names_in, unpack
+from app.formats.archive import DocumentLimits, is_archive, list_names, unpack
 from app.formats.toolclad.argument_types import CustomType
 from app.formats.toolclad.manifest import Manifest, read_manifest, read_project
 from app.formats.toolclad.tools import MANUAL_VERSION, tool_of
@@ -53,7 +53,7 @@ class ManifestManual:
 def is_manifest_source(body: bytes) -> bool:
     """Return whether the bytes are a manifest, or a zip archive that has some."""
     if is_archive(body):
-        return any(name.endswith(SUFFIX) for name in names_in(body))
+        return any(name.endswith(SUFFIX) for name in list_names(body))
     return is_manifest(body)
 
 
@@ -75,7 +75,7 @@ def read_source(body: bytes) -> ManifestManual:
     files = unpack(body, limits=_LIMITS)
     manifests = {name: text for name, text in files.items() if name.endswith(SUFFIX)}
     if len(manifests) > MAX_MANIFESTS:
-        detail = f"At most {MAX_MANIFESTS} manifests."
+        detail = f"Must have at most {MAX_MANIFESTS} manifests."
         raise InvalidDocument("The archive has too many manifests", errors=[FieldError("", detail)])
     types, servers = _project(files), _servers(files)
     read: list[tuple[str, Manifest, dict[str, Any]]] = []

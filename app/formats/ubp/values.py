@@ -152,7 +152,8 @@ def _sendable(value: Any, at: str, notes: list[str], depth: int) -> Any:
     """Return the value with the numbers that no double has as text; add their pointers to `notes`."""
     if depth > MAX_DEPTH:
         raise InvalidInput(
-            f"The value has more than {MAX_DEPTH} levels.", errors=[FieldError(at, "Too deep.")]
+            f"The value has more than {MAX_DEPTH} levels.",
+            errors=[FieldError(at, f"Nested more than {MAX_DEPTH} levels deep.")],
         )
     if isinstance(value, Mapping):
         return {key: _sendable(member, pointer(at, key), notes, depth + 1) for key, member in value.items()}

@@ -184,7 +184,7 @@ def read_auth(raw: Any, *, at: str = "") -> AnyAuth:
         return raw
     if not isinstance(raw, Mapping):
         raise InvalidInput(
-            "auth must be an object", errors=[FieldError(at, "Give an object with auth_type.")]
+            "auth must be an object", errors=[FieldError(at, "Must be an object with `auth_type`.")]
         )
     kind = _kind(raw)
     model = _MODELS.get(kind)

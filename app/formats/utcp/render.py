@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 from app.core import exact_json
 from app.core.text import clean_text
-from app.formats.json_schema.normalize import TYPES, publishable
+from app.formats.json_schema.normalize import TYPES, make_publishable
 from app.formats.json_schema.references import (
     DEFINITIONS,
     Schema,
-    inline,
+    inline_references,
     rebase,
-    transformed,
+    transform,
 )
 
 ManualVersion = Literal[0, 1]
@@ -96,19 +96,21 @@ def render_tool_v1(entry: ManualToolEntry) -> bytes:
     """Return the entry as a tool of a 1.x manual: JSON without nulls, with `$defs` at the root of
     `inputs`.
     """
-    schema = publishable(entry.inputs)
+    schema = make_publishable(entry.inputs)
     rebased = rebase({"type": "object", **schema}, "/properties/body")
     hoisted = {key: rebased.pop(key) for key in DEFINITIONS if key in rebased}
     inputs = _wrapped(rebased) | hoisted
-    return _tool(entry, inputs, publishable(entry.outputs), 1)
+    return _tool(entry, inputs, make_publishable(entry.outputs), 1)
 
 
 def render_tool_v0(entry: ManualToolEntry) -> bytes:
     """Return the entry as the JSON of a tool of a 0.x manual, whose model drops `$defs`: references are
     inlined.
     """
-    inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), single_typed)})
-    outputs = transformed(inline(publishable(entry.outputs)), single_typed)
+    inputs = _wrapped(
+        {"type": "object", **transform(inline_references(make_publishable(entry.inputs)), single_typed)}
+    )
+    outputs = transform(inline_references(make_publishable(entry.outputs)), single_typed)
     root_schema = {key: value for key, value in outputs.items() if key in _V0_KEYWORDS}
     root = root_schema.get("type") if root_schema.get("type") in TYPES else "object"
     outputs = {**root_schema, "type": root} | (

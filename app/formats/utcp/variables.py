@@ -69,7 +69,7 @@ def parse_dotenv(text: str) -> dict[str, str]:
     """
     if "\x00" in text:
         raise InvalidInput(
-            "The file contains NUL characters", errors=[FieldError("", "This is not a .env file.")]
+            "The file contains NUL characters", errors=[FieldError("", "Must be a .env file, which is text.")]
         )
     found: dict[str, str] = {}
     errors: list[FieldError] = []
@@ -94,7 +94,8 @@ def parse_dotenv(text: str) -> dict[str, str]:
 def _occurrences(value: Any, at: str = "", depth: int = 0) -> list[tuple[str, str]]:
     if depth > MAX_DEPTH:
         raise InvalidInput(
-            "The value is nested too deeply", errors=[FieldError(at, f"At most {MAX_DEPTH} levels.")]
+            "The value is nested too deeply",
+            errors=[FieldError(at, f"Nested more than {MAX_DEPTH} levels deep.")],
         )
     if isinstance(value, str):
         if "$" not in value or _REFERENCE.search(value):

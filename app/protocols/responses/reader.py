@@ -86,11 +86,11 @@ class ResponseReader:
             raise NotDecodable("The body is not in the form that its media type says.") from None
         raise NotDecodable("Bodies of this media type are not decoded.")
 
-    def violations(self, value: Any) -> Violations:
+    def find_violations(self, value: Any) -> Violations:
         """Return how a value violates the schema; none where there is no schema."""
         if self._validator is None:
             return Violations()
-        return self._validator.violations(value, max_pointers=MAX_POINTERS)
+        return self._validator.find_violations(value, max_pointers=MAX_POINTERS)
 
     def _xml_value(self, body: bytes, charset: str | None) -> Any:
         if charset is None or body.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):

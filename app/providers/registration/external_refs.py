@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from app.core.errors import GatewayError, TooLarge
-from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.archive import is_archive, may_be_packed, pack_files
 from app.openapi.conversion.results import Conversion
 from app.openapi.reading.source import get_root_path
 from app.openapi.report import SourceWarning
@@ -58,7 +58,7 @@ async def follow(
         async with asyncio.timeout(MAX_SECONDS):
             while missing := [path for path in conversion.missing if path not in fetched.requested]:
                 await fetched.add(missing)
-                body = await asyncio.to_thread(pack, fetched.files)
+                body = await asyncio.to_thread(pack_files, fetched.files)
                 conversion = await convert(body, get_root_path(url), False)
     except TimeoutError:
         raise _reject_size(f"fetching them takes more than {MAX_SECONDS:g} seconds") from None

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import tool_select
-from app.formats.dialects.header_inputs import invalid_header_inputs
+from app.formats.dialects.header_inputs import find_invalid_header_inputs
 from app.formats.dialects.sanitize import UnusableSchema, sanitize_inputs
 from app.storage.models import Override, Tool
 
@@ -24,7 +24,7 @@ async def find_lost_header_inputs(session: AsyncSession, provider_id: UUID) -> d
     for row in await session.execute(statement):
         given = row.annotations["header_inputs"] or {}
         try:
-            errors = invalid_header_inputs(sanitize_inputs(row.inputs).schema, given)
+            errors = find_invalid_header_inputs(sanitize_inputs(row.inputs).schema, given)
         except UnusableSchema:
             # A note of its own says that the tool is not listed.
             continue

@@ -25,7 +25,7 @@ from app.core.errors import (
 )
 from app.core.resource_names import PROVIDER_NAME
 from app.core.text import pointer
-from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.archive import is_archive, may_be_packed, pack_files
 from app.formats.toolclad.sources import (
     MAX_MANIFESTS,
     PROJECT_FILE,
@@ -247,7 +247,7 @@ async def _from_files(
         problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
         raise InvalidInput("The form has unknown fields.", errors=problems)
     own_name = fields.pop("name", None)
-    source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
+    source = RegistrationSource("document", pack_files(contents), "application/zip", at="/file")
     return request_from_fields(
         validated(RegistrationFields, fields), name=named(own_name, name), source=source
     )
@@ -551,7 +551,7 @@ def _read_manifests(given: Mapping[str, Any], *, source_pointer: str) -> Registr
         contents[_check_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
             text.encode("utf-8", "replace")
         )
-    return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)
+    return RegistrationSource("document", pack_files(contents), "application/zip", at=source_pointer)
 
 
 def _read_entries(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:

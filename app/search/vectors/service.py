@@ -158,7 +158,7 @@ class SearchVectors:
         return running.result()
 
     def compute_cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
-        """Return the cosine of each tool's nearer text with a query, by `make_tool_key`; None without a vector."""
+        """Return the cosine of each tool's nearer text with a query, by its key; None without a vector."""
         file = self._file
         try:
             return [None] * len(keys) if file is None else file.compute_cosines(vector, keys)
@@ -167,7 +167,7 @@ class SearchVectors:
             return [None] * len(keys)
 
     def find_nearest(self, vector: Any, limit: int) -> Sequence[int]:
-        """Return the `make_tool_key` of the tools whose first texts are nearest to a query, at most `limit`."""
+        """Return the keys of the tools whose first texts are nearest to a query, at most `limit`."""
         file = self._file
         try:
             return () if file is None else file.find_nearest(vector, limit)
