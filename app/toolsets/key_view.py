@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.errors import NotFound, not_found
 from app.core.suggestions import find_similar
-from app.formats.utcp.names import agent_name_for
+from app.formats.utcp.names import choose_agent_name
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
 from app.toolsets.agent_tool import AgentTool
@@ -174,7 +174,7 @@ def _name_ways(
             name = way.tool.name if is_alone else _qualify_name(way, parts)
             if not is_alone and (name in listed or meanings.get(name, {way.tool.tool}) != {way.tool.tool}):
                 # Another tool has this name already, in the registry or in a toolset.
-                name = agent_name_for(name, name.replace(".", "_"), meanings.keys() | listed.keys())
+                name = choose_agent_name(name, name.replace(".", "_"), meanings.keys() | listed.keys())
             listed[name] = way
     return listed
 
@@ -210,7 +210,7 @@ def _rename_tools(listed: Mapping[str, _Way], *, taken: Collection[str]) -> dict
         if name != tool.name:
             agent_name = name
             if "." in name:
-                agent_name = agent_name_for(name, name.replace(".", "_"), used)
+                agent_name = choose_agent_name(name, name.replace(".", "_"), used)
                 used.add(agent_name)
             qualified = name if "." in name else ""
             tool = replace(

@@ -21,7 +21,7 @@ from app.core.schemas import (
     ToolName,
 )
 from app.formats.dialects.cost import estimate_tool_cost
-from app.formats.toolclad.contract import risk_tier_of
+from app.formats.toolclad.contract import get_risk_tier
 from app.security.requirements import security_json
 
 
@@ -298,7 +298,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
             idempotent=known.idempotent,
             open_world=known.open_world,
             header_inputs=dict(header_inputs_of(tool.annotations)),
-            risk_tier=risk_tier_of(tool.call_template),
+            risk_tier=get_risk_tier(tool.call_template),
         ),
         "publish_output_schema": tool.publish_output_schema,
         "response_options": tool.response_options,

@@ -41,7 +41,8 @@ class TextArguments:
         """
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                "The arguments must be a JSON object.", errors=[FieldError("", "Must be an object.", "object")]
+                "The arguments must be a JSON object.",
+                errors=[FieldError("", "Must be an object.", "object")],
             )
         reader = TextReader(plan.inputs, _parse_json)
         inputs = reader.list_properties(plan.inputs)

@@ -25,21 +25,21 @@ def parse_output(raw: bytes, parser: str) -> Any:
     return _PARSERS[parser](raw)
 
 
-def parser_of(rule: OutputRule) -> str:
+def get_parser(rule: OutputRule) -> str:
     """Return the name of the built-in parser of a rule."""
     return rule.parser_name
 
 
-def raw_text(raw: bytes) -> str:
+def decode_output(raw: bytes) -> str:
     """Return output as text; bytes that are not UTF-8 become U+FFFD, and U+0000, too."""
     return raw.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
-def _text(raw: bytes) -> Any:
-    return {"raw_output": raw_text(raw)}
+def _parse_text(raw: bytes) -> Any:
+    return {"raw_output": decode_output(raw)}
 
 
-def _json(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     try:
         return load_exactly(raw.strip())
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def _json(raw: bytes) -> Any:
         raise UnreadableOutput(msg) from None
 
 
-def _json_lines(raw: bytes) -> Any:
+def _parse_json_lines(raw: bytes) -> Any:
     results = []
     for number, line in enumerate(raw.splitlines(), 1):
         if not line.strip():
@@ -60,8 +60,8 @@ def _json_lines(raw: bytes) -> Any:
     return results
 
 
-def _csv(raw: bytes) -> Any:
-    text = raw_text(raw).removeprefix("\ufeff")
+def _parse_csv(raw: bytes) -> Any:
+    text = decode_output(raw).removeprefix("\ufeff")
     header = text.partition("\n")[0]
     delimiter = "\t" if "\t" in header else "|" if "|" in header and "," not in header else ","
     try:
@@ -77,12 +77,12 @@ def _csv(raw: bytes) -> Any:
         msg = "The output has two columns of one name, or too many values."
         raise UnreadableOutput(msg)
     return [
-        {name: _typed(row[index]) if index < len(row) else None for index, name in enumerate(names)}
+        {name: _convert_cell(row[index]) if index < len(row) else None for index, name in enumerate(names)}
         for row in rows[1:]
     ]
 
 
-def _typed(cell: str) -> Any:
+def _convert_cell(cell: str) -> Any:
     text = cell.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -98,15 +98,15 @@ def _typed(cell: str) -> Any:
     return number if math.isfinite(number) and "_" not in text else text
 
 
-def _xml(raw: bytes) -> Any:
+def _parse_xml(raw: bytes) -> Any:
     try:
         root = parse_xml(raw.strip())
     except InvalidXml as error:
         raise UnreadableOutput(str(error)) from None
-    return {root.name: _element(root)}
+    return {root.name: _convert_element(root)}
 
 
-def _element(element: XmlElement) -> dict[str, Any]:
+def _convert_element(element: XmlElement) -> dict[str, Any]:
     """Return `{"@attribute", "#text", child}`; children of one name are a list."""
     found: dict[str, Any] = {f"@{name}": value for name, value in element.attributes.items()}
     text = element.text.strip()
@@ -114,14 +114,14 @@ def _element(element: XmlElement) -> dict[str, Any]:
         found["#text"] = text
     children: dict[str, list[Any]] = {}
     for child in element.children:
-        children.setdefault(child.name, []).append(_element(child))
+        children.setdefault(child.name, []).append(_convert_element(child))
     return found | {name: members[0] if len(members) == 1 else members for name, members in children.items()}
 
 
 _PARSERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "builtin:text": _text,
-    "builtin:json": _json,
-    "builtin:jsonl": _json_lines,
-    "builtin:csv": _csv,
-    "builtin:xml": _xml,
+    "builtin:text": _parse_text,
+    "builtin:json": _parse_json,
+    "builtin:jsonl": _parse_json_lines,
+    "builtin:csv": _parse_csv,
+    "builtin:xml": _parse_xml,
 }

@@ -23,24 +23,24 @@ _ATTRIBUTE: Final = str.maketrans(
 
 
 @cache
-def _forbidden() -> re.Pattern[str]:
+def _compile_forbidden() -> re.Pattern[str]:
     return re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @cache
-def _q_name() -> re.Pattern[str]:
+def _compile_q_name() -> re.Pattern[str]:
     return re.compile(f"{_NC_NAME}(:{_NC_NAME})?")
 
 
 def find_forbidden(text: str) -> str | None:
     """Return the first character that XML 1.0 cannot write, not even as a reference (production [2] Char)."""
-    found = _forbidden().search(text)
-    return None if found is None else found.group()
+    match = _compile_forbidden().search(text)
+    return None if match is None else match.group()
 
 
 def is_q_name(text: str) -> bool:
     """Return whether a text is a name, with or without a prefix (Namespaces in XML 1.0, production [7])."""
-    return _q_name().fullmatch(text) is not None
+    return _compile_q_name().fullmatch(text) is not None
 
 
 def escape_text(text: str) -> str:
@@ -53,7 +53,7 @@ def escape_attribute(text: str) -> str:
     return text.translate(_ATTRIBUTE)
 
 
-def local_name(name: str) -> str:
+def strip_prefix(name: str) -> str:
     """Return a name without its prefix."""
     return name.rpartition(":")[2]
 

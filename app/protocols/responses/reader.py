@@ -46,7 +46,7 @@ class ResponseReader:
         self._document: Mapping[str, Any] = outputs if own is None else own
         self._schema = ResponseSchema(self._document, self._document)
         self._shape = (spec.xml if spec is not None else None) or XmlShape()
-        self._node: CompiledXmlNode = self._shape.compiled()
+        self._node: CompiledXmlNode = self._shape.compile()
         self._validator: OutputValidator | None = None
         try:
             self._validator = OutputValidator(self._document) if self._document else None

@@ -35,8 +35,8 @@ from app.formats.toolclad.sources import (
     is_manifest_source,
 )
 from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
-from app.formats.utcp.names import legal_name
-from app.formats.utcp.variables import candidates, find_variables
+from app.formats.utcp.names import make_legal_name
+from app.formats.utcp.variables import find_variables, list_candidates
 from app.openapi.reading.load import decode_document, is_convertible, sniff
 from app.protocols.manuals import detect_kind
 from app.protocols.record import ClientConfiguration
@@ -454,7 +454,7 @@ def _read_base_url_option(source: RegistrationSource) -> dict[str, Any]:
 
 def make_provider_name(raw: str) -> str:
     """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
-    return legal_name(raw.strip())[:50].strip("_-") or "provider"
+    return make_legal_name(raw.strip())[:50].strip("_-") or "provider"
 
 
 def named(own_name: str | None, fallback: str | None, *, at: str = "/name") -> str:
@@ -602,7 +602,7 @@ def _find_entry_variables(
         return {}
     drafts: dict[str, VariableDraft] = {}
     for written in find_variables(dict(entry)):
-        for spelling in candidates(written, provider):
+        for spelling in list_candidates(written, provider):
             value = variables.get(spelling)
             if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
                 drafts[spelling] = VariableDraft(value)

@@ -11,7 +11,7 @@ from app.formats.toolclad.placeholders import (
     SecretReference,
     fill,
     parse_pieces,
-    text_of,
+    write_text,
 )
 from app.formats.toolclad.sources import is_manifest, is_manifest_source, read_source
 from tests.harness.cases import for_each
@@ -191,4 +191,4 @@ def test_values_are_inserted_in_one_pass() -> None:
     ("value", "text"), [(True, "true"), (5.0, "5"), (0.5, "0.5"), (-3, "-3"), ("x", "x"), (1e300, "1e+300")]
 )
 def test_a_value_has_one_text(value, text) -> None:
-    assert text_of(value) == text
+    assert write_text(value) == text
