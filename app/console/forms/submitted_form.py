@@ -24,7 +24,7 @@ async def read_form(request: Request, *, max_part_size: int) -> FormData:
     Raise UnsupportedMediaType for a form that is not in UTF-8, and BadRequest for too many fields.
     """
     check_charset(request)
-    if _media_type(request) == _URL_ENCODED and len(body := await request.body()) > _LARGE:
+    if _get_media_type(request) == _URL_ENCODED and len(body := await request.body()) > _LARGE:
         return await asyncio.to_thread(_decode, body)
     return await request.form(max_fields=MAX_FIELDS, max_part_size=max_part_size)
 
@@ -39,7 +39,7 @@ def check_charset(request: Request) -> None:
         raise UnsupportedMediaType("Send the form in UTF-8.")
 
 
-def _media_type(request: Request) -> str:
+def _get_media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
