@@ -10,7 +10,7 @@ BESIDE: Final = frozenset({"toolclad.toml", "mcp.json", ".mcp.json"})
 """Files that belong to the manifests of a folder."""
 
 
-def packed_manifests(folder: str) -> bytes:
+def pack_manifests(folder: str) -> bytes:
     """Return the manifests of a folder and of those below it, with the files that belong to them, as a zip
     archive; links are not followed, and folders whose names begin with a point are left out.
 

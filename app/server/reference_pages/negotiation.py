@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 
-def preferred(accept: str, offers: Sequence[str]) -> str:
+def choose_preferred(accept: str, offers: Sequence[str]) -> str:
     """Return the offered media type with the highest weight; the first offer where several or none match."""
     weights = {}
     for item in accept.lower().split(","):
         media_range, *parameters = (part.strip() for part in item.split(";"))
-        weights[media_range] = _weight(parameters)
-    return max(offers, key=lambda offer: _weight_of(offer, weights))
+        weights[media_range] = _read_weight(parameters)
+    return max(offers, key=lambda offer: _get_weight(offer, weights))
 
 
-def _weight_of(offer: str, weights: dict[str, float]) -> float:
+def _get_weight(offer: str, weights: dict[str, float]) -> float:
     """Return the weight of the most specific media range that includes the offer; 0 for none."""
     for media_range in (offer, f"{offer.partition('/')[0]}/*", "*/*"):
         if media_range in weights:
@@ -20,7 +20,7 @@ def _weight_of(offer: str, weights: dict[str, float]) -> float:
     return 0.0
 
 
-def _weight(parameters: Sequence[str]) -> float:
+def _read_weight(parameters: Sequence[str]) -> float:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
