@@ -223,19 +223,6 @@ class SearchIndex:
         """Return the hits of one text, as `find` does."""
         return (await self.find([text], principal=principal, filters=filters, limit=limit)).hits
 
-    async def search_all(
-        self,
-        texts: Sequence[str],
-        *,
-        principal: Principal,
-        filters: Filters | None = None,
-        limit: int = 10,
-        toolset: str | None = None,
-    ) -> Sequence[Hit]:
-        """Return the hits of several texts, as `find` does."""
-        found = await self.find(texts, principal=principal, filters=filters, limit=limit, toolset=toolset)
-        return found.hits
-
     async def suggest_tools(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of tools similar to an unknown name, of those that the principal may call.
 

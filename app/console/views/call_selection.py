@@ -19,7 +19,6 @@ FILTERS: Final = (
 """The filters that a list, a stream and an export of calls have."""
 STATISTICS_FILTERS: Final = FILTERS[:8]
 """Those of them that the statistics have, too."""
-PERIODS: Final = ("1h", "24h", "7d", "30d")
 DEFAULT_PERIOD: Final = "24h"
 CUSTOM: Final = "custom"
 """The period of a URL with `since` or `until`."""

@@ -69,11 +69,6 @@ def _convert(sanitized: Sanitized, dialect: Dialect, strict: Strict, *, is_whole
     return replace(converted, strict_reason=reason)
 
 
-def build_alias_record(inputs: Mapping[str, Any], dialect: Dialect, strict: Strict = "auto") -> AliasRecord:
-    """Return the record by which a call of the exported tool is converted back; raise UnusableSchema."""
-    return convert_inputs(inputs, dialect, strict).record
-
-
 def _choose_strict_rules(dialect: Dialect, strict: Strict) -> tuple[SchemaRules | None, str | None]:
     if strict == "false":
         return None, None

@@ -13,9 +13,8 @@ from app.core.errors import FieldError, InvalidDocument
 from app.formats.json_schema.validator import is_usable_pattern, is_valid_pattern
 from app.formats.toolclad.contract import ArgumentType, ManifestModel, Scalar
 
-METACHARACTERS: Final = ";|&$`(){}[]<>!\n\r"
-"""Characters of shells: no text of a type that is checked for injection has one of them."""
 _CLEAN: Final = r"[^;|&$`(){}\[\]<>!\n\r]"
+"""A character that shells do not interpret: text that is checked for injection has only such characters."""
 _CLEAN_PATTERN: Final = rf"^{_CLEAN}*$"
 MAX_TEXT: Final = 65_536
 _DURATION: Final = r"^(?:[0-9]+|(?:[0-9]+h)?(?:[0-9]+m)?(?:[0-9]+s)?(?:[0-9]+ms)?)$"

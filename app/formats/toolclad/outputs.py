@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from app.core.exact_json import load_exactly
-from app.formats.toolclad.contract import OutputRule
 from app.formats.xml.parser import InvalidXml, XmlElement, parse_xml
 
 MAX_OUTPUT_BYTES: Final = 16 << 20
@@ -23,11 +22,6 @@ class UnreadableOutput(ValueError):
 def parse_output(raw: bytes, parser: str) -> Any:
     """Return the results of output; raise UnreadableOutput."""
     return _PARSERS[parser](raw)
-
-
-def get_parser(rule: OutputRule) -> str:
-    """Return the name of the built-in parser of a rule."""
-    return rule.parser_name
 
 
 def decode_output(raw: bytes) -> str:

@@ -5,14 +5,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.errors import FieldError, InvalidDocument
-from app.core.text import pointer
 from app.formats.toolclad.contract import Contract
 from app.formats.toolclad.manifest import Manifest
 
 MANUAL_VERSION: Final = "1.0.1"
 VARIABLE_PREFIX: Final = "TOOLCLAD_SECRET_"
 """`{_secret:name}` is the variable `${TOOLCLAD_SECRET_NAME}`, as ToolClad names its environment variable."""
-_NO_PLACEHOLDER: Final = str.maketrans({"{": "%7B", "}": "%7D"})
 
 
 def name_variable(secret: str) -> str:
@@ -79,8 +77,3 @@ def _find_server(name: str, servers: Mapping[str, Any]) -> Any:
 def _name_server(server: str) -> str:
     is_url = server.lower().startswith(("https://", "http://"))
     return (urlsplit(server).hostname or "server") if is_url else server
-
-
-def build_manifest_pointer(location: str, file: str | None) -> str:
-    """Return the beginning of pointers into the manifest of a file, below the source at `location`."""
-    return location if file is None else pointer(location, file)

@@ -21,7 +21,6 @@ from app.openapi.report import OperationProblem
 _NODE_TYPES = frozenset({"element", "attribute", "text", "cdata", "none"})
 _HINTS = ("name", "namespace", "prefix", "node_type", "wrapped", "order")
 _LISTS = ("all_of", "any_of")
-_STRUCTURAL = frozenset({"properties", "items", "additionalProperties", "allOf", "oneOf", "anyOf"})
 _MAX_NAMES = 20_000
 _MAX_DEPTH = 60
 

@@ -377,8 +377,8 @@ async def test_what_changes_during_the_first_load_is_not_lost(registry):
 
 
 async def all_names(index, *texts, limit=10, **filters):
-    hits = await index.search_all(texts, principal=EVERYBODY, filters=Filters(**filters), limit=limit)
-    return [hit.name for hit in hits]
+    result = await index.find(texts, principal=EVERYBODY, filters=Filters(**filters), limit=limit)
+    return [hit.name for hit in result.hits]
 
 
 async def test_several_texts_give_their_hits_in_turn_and_each_tool_once(index, library):
