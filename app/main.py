@@ -59,9 +59,9 @@ with pause_collection():
     from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
     from app.server.problems import (
         UnhandledErrorMiddleware,
-        error_response,
+        build_error_response,
+        build_problem_response,
         log_truncated_response,
-        problem_response,
     )
     from app.server.problems import install as install_problems
     from app.server.websocket_protocol import PATHS_STATE
@@ -227,7 +227,7 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
 def _replaced_middleware() -> frozenset[Any]:
     """Return the middleware whose work the fast routes do, or which has none to do for them."""
     replaced = {UnhandledErrorMiddleware, RequestMetrics, KeyExpiryHeader, BodyLimit, HeadRequests}
-    if all(deprecation_headers.route_deprecation(fast.route) is None for fast in FAST_ROUTES):
+    if all(deprecation_headers.get_route_deprecation(fast.route) is None for fast in FAST_ROUTES):
         replaced.add(deprecation_headers.DeprecationHeaders)
     return frozenset(replaced)
 
@@ -271,10 +271,10 @@ def create_app(
         FAST_ROUTES,
         metrics=metrics,
         body_bytes=settings.max_request_bytes,
-        overloaded=problem_response(
+        overloaded=build_problem_response(
             Overloaded("The gateway has more calls than it can serve in time; try again.")
         ),
-        respond=error_response,
+        respond=build_error_response,
         log_truncated=log_truncated_response,
         replaces=_replaced_middleware(),
     )

@@ -227,7 +227,7 @@ async def build_services(
     redis = connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
     stack.push_async_callback(redis.aclose)
     redis_client = RedisClient(redis)
-    vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
+    vault = await open_vault(database, KeyRing.parse(settings.read_key_ring()))
     identity = gateway_identity(vault)
     engine = _engine(settings, identity, probation)
     stack.push_async_callback(engine.aclose)
@@ -264,8 +264,8 @@ async def build_services(
         cache_policy=KeyCachePolicy(
             fresh_seconds=settings.key_cache_seconds, stale_seconds=settings.auth_stale_seconds
         ),
-        default_rate_limit=settings.default_key_rate_limit(),
-        failure_limit=settings.key_failure_limit(),
+        default_rate_limit=settings.get_default_key_rate_limit(),
+        failure_limit=settings.get_key_failure_limit(),
         feed=feed,
     )
     for subscriber in (catalog, search, searching.words, usage, conditions, keys, collections):
@@ -460,7 +460,7 @@ def _approvals(
         store.database,
         store,
         calls,
-        settings.default_key_rate_limit(),
+        settings.get_default_key_rate_limit(),
         toolsets=collections,
         issuer=settings.oauth_issuer,
     )

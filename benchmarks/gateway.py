@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from app.cli.embedded.folder import sealing_key, socket_folder
+from app.cli.embedded.folder import choose_socket_folder, read_sealing_key
 from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
 from benchmarks.shape import KEY, document
 
@@ -138,7 +138,7 @@ def gateway(
         picked = [divmod(number * step, MAX_DOCUMENT_TOOLS) for number in range(spread)]
         names = tuple(f"/tools/bench{provider}.get{number}/call" for provider, number in picked)
         yield LoadedGateway(
-            started.server, started.key, names, seconds, socket_folder(folder / "d"), folder / "d"
+            started.server, started.key, names, seconds, choose_socket_folder(folder / "d"), folder / "d"
         )
 
 
@@ -150,7 +150,7 @@ def second_worker(loaded: LoadedGateway, folder: Path) -> Iterator[ServerProcess
         "LOG_LEVEL": "warning",
         "DATABASE_URL": f"postgresql://postgres@/gateway?host={loaded.sockets}&port=5432",
         "REDIS_URL": f"unix://{loaded.sockets}/valkey.sock",
-        "SEALING_KEYS": sealing_key(loaded.data_dir),
+        "SEALING_KEYS": read_sealing_key(loaded.data_dir),
     }
     arguments = [*PLAIN, "serve", "--no-sample", "--port", str(port)]
     with start_server(arguments, port=port, environment=environment, folder=folder) as server:

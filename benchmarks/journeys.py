@@ -31,8 +31,8 @@ from app.calls.idempotency.store import IdempotencyStore
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import PlanLoader
-from app.cli.bootstrap import admin_key
-from app.cli.server import server_config
+from app.cli.bootstrap import create_admin_key
+from app.cli.server import build_server_config
 from app.core.settings import Settings
 from app.main import create_app
 from app.outbound.credentials import CredentialResolver
@@ -158,7 +158,7 @@ class _Application:
         """Serve until `journeys(self, url)`, which runs in a thread of its own, returns; raise its error."""
         # asyncio's own event loop: its writes to sockets are Python functions, which the profiler sees.
         options = {"port": 0, "lifespan": "on", "loop": "asyncio"}
-        server = uvicorn.Server(server_config(self, self._settings, **options))
+        server = uvicorn.Server(build_server_config(self, self._settings, **options))
         asyncio.run(self._serve(server, journeys))
 
     async def _serve(self, server: uvicorn.Server, journeys: Callable[["_Application", str], None]) -> None:
@@ -221,7 +221,7 @@ def journeys() -> tuple[Journey, Journey]:
     ring = KeyRing.generate("journey")
     with pair() as servers:
         dsn = servers.create_database()
-        key = asyncio.run(admin_key(dsn, KeyRing.parse(ring), name="journey"))
+        key = asyncio.run(create_admin_key(dsn, KeyRing.parse(ring), name="journey"))
         headers = {"Authorization": f"Bearer {key}"}
         settings = Settings(
             _env_file=None,

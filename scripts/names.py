@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from app.cli.root import COMMANDS, load_command
 from app.core.settings import Settings
-from app.core.telemetry.families import families
+from app.core.telemetry.families import list_families
 from app.security.scopes import SCOPES
-from app.server.problems.catalogue import problem_types
+from app.server.problems.catalogue import describe_problem_types
 
 Names = dict[str, list[str]]
 
@@ -29,11 +29,11 @@ _NOUNS: Final[Mapping[str, str]] = {
 def current_names() -> Names:
     """Return the names of this checkout, by kind, sorted."""
     found: Names = {
-        "problem_types": [f"{one.slug} with status {one.status}" for one in problem_types()],
+        "problem_types": [f"{one.slug} with status {one.status}" for one in describe_problem_types()],
         "scopes": list(SCOPES),
         "settings": [name.upper() for name in Settings.model_fields],
         "commands": [line for name in COMMANDS for line in _commands(name, load_command(name))],
-        "metrics": [f"{one.name}{{{', '.join(one.labels)}}}" for one in families()],
+        "metrics": [f"{one.name}{{{', '.join(one.labels)}}}" for one in list_families()],
     }
     return {kind: sorted(names) for kind, names in found.items()}
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from websockets.sync.client import ClientConnection, connect
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from app.core.errors import PROBLEM_TYPE
 from app.formats.toolclad.envelope import MEDIA_TYPE as ENVELOPE
 from tests.harness.gateway import RunningGateway, serve
@@ -216,7 +216,7 @@ def fixed(text: str, replacements: dict[str, str]) -> Recording:
 def record(servers: Pair, folder: Path) -> Recording:
     """Return the examples of every operation, recorded from a new gateway on `servers`."""
     with (
-        sample_api(folder / "data", port=0) as registration,
+        serve_sample_api(folder / "data", port=0) as registration,
         weather_api() as weather,
         ModelServer(_model_turns()) as model,
         serve(

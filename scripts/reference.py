@@ -9,14 +9,14 @@ from typing import Final
 
 from app.core.settings import Settings
 from app.main import create_app
-from app.server.problems.catalogue import problem_types
+from app.server.problems.catalogue import describe_problem_types
 from app.server.reference_pages.render import (
-    problem_markdown,
-    problems_markdown,
-    scope_markdown,
-    scopes_markdown,
+    render_problem_markdown,
+    render_problems_markdown,
+    render_scope_markdown,
+    render_scopes_markdown,
 )
-from app.server.reference_pages.scopes import any_key_operations, scope_descriptions
+from app.server.reference_pages.scopes import describe_scopes, list_any_key_operations
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 ERRORS_PAGE: Final = DOCS / "errors.md"
@@ -69,18 +69,18 @@ another key they need `keys:manage` as well.
 
 def render_errors() -> str:
     """Return docs/errors.md."""
-    found = problem_types()
-    sections = [problem_markdown(one, heading="##") for one in found]
-    return _ERRORS + problems_markdown(found) + "\n" + "\n".join(sections)
+    found = describe_problem_types()
+    sections = [render_problem_markdown(one, heading="##") for one in found]
+    return _ERRORS + render_problems_markdown(found) + "\n" + "\n".join(sections)
 
 
 def render_access() -> str:
     """Return docs/access.md."""
     document = create_app(Settings(_env_file=None)).openapi()
-    found = scope_descriptions(document)
-    sections = [scope_markdown(one, heading="##") for one in found]
-    operations = "".join(f"- `{one}`\n" for one in any_key_operations(document))
-    return _ACCESS + scopes_markdown(found) + "\n" + "\n".join(sections) + _ANY_KEY + operations
+    found = describe_scopes(document)
+    sections = [render_scope_markdown(one, heading="##") for one in found]
+    operations = "".join(f"- `{one}`\n" for one in list_any_key_operations(document))
+    return _ACCESS + render_scopes_markdown(found) + "\n" + "\n".join(sections) + _ANY_KEY + operations
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class AccessTokens:
     def __init__(self, settings: Settings, keys: IssuerKeys) -> None:
         self._settings = settings
         self._keys = keys
-        self._scopes = settings.oauth_scope_map()
+        self._scopes = settings.read_oauth_scope_map()
         self._algorithms = frozenset(settings.oauth_algorithms)
         self._fingerprint_key = os.urandom(32)
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
@@ -148,7 +148,7 @@ class AccessTokens:
             scopes=frozenset(self._scopes[name] for name in names if name in self._scopes),
             providers=_restriction(claims, settings.oauth_providers_claim),
             tags=_restriction(claims, settings.oauth_tags_claim),
-            rate_limit=settings.default_key_rate_limit(),
+            rate_limit=settings.get_default_key_rate_limit(),
             # All clients of a subject share its limit.
             rate_limit_id=principal_id(replace(identity, client=None)),
             expires_at=_moment(claims["exp"]),

@@ -80,11 +80,13 @@ def challenge(error: GatewayError, scope: Mapping[str, Any], settings: Settings)
             return "Bearer"
         was_sent = any(name in (b"authorization", b"x-api-key") for name, _ in scope["headers"])
         parts = ['error="invalid_token"'] if was_sent else []
-        return "Bearer " + ", ".join([*parts, *metadata, f'scope="{" ".join(settings.oauth_scope_map())}"'])
+        return "Bearer " + ", ".join(
+            [*parts, *metadata, f'scope="{" ".join(settings.read_oauth_scope_map())}"']
+        )
     missing = error.extra.get("missing_scopes") if isinstance(error, Forbidden) else None
     if not missing:
         return None
-    names = [name for name, scope_of_it in settings.oauth_scope_map().items() if scope_of_it in missing]
+    names = [name for name, scope_of_it in settings.read_oauth_scope_map().items() if scope_of_it in missing]
     parts = ['error="insufficient_scope"', f'scope="{" ".join(names or missing)}"']
     # What a token cannot have is not asked for.
     return "Bearer " + ", ".join(parts + (metadata if set(missing) <= set(TOKEN_SCOPES) else []))

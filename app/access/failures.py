@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from typing import Final
 
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.core.rate_limit import RateLimit
 from app.security.gcra import MICROSECONDS, Bucket, admit
 
@@ -54,7 +54,7 @@ class KeyFailureLimiter:
     def _bucket(self, host: str) -> Bucket | None:
         if self._limit is None:
             return None
-        group = address_group(host)
+        group = group_address(host)
         bucket = self._buckets.get(group)
         if bucket is None:
             bucket = self._buckets[group] = Bucket("", self._limit, kind="address")

@@ -11,7 +11,6 @@ from fastapi import Depends, Request, Response
 from app.catalog.feed import ChangeFeed
 from app.core.pagination import link_header
 from app.core.settings import Settings
-from app.search.search_index import SearchIndex
 from app.search.vectors import SearchVectors
 from app.security.vault import Vault
 from app.services import Services
@@ -38,10 +37,6 @@ async def _vault(request: Request) -> Vault:
 
 async def _feed(request: Request) -> ChangeFeed:
     return services_of(request).feed
-
-
-async def _search(request: Request) -> SearchIndex:
-    return services_of(request).search
 
 
 async def _search_vectors(request: Request) -> SearchVectors:
@@ -90,7 +85,6 @@ UsesServices = Annotated[Services, Depends(_services)]
 UsesDatabase = Annotated[Database, Depends(_database)]
 UsesVault = Annotated[Vault, Depends(_vault)]
 UsesFeed = Annotated[ChangeFeed, Depends(_feed)]
-UsesSearch = Annotated[SearchIndex, Depends(_search)]
 UsesSearchVectors = Annotated[SearchVectors, Depends(_search_vectors)]
 UsesSettings = Annotated[Settings, Depends(_settings)]
 UsesPageLinks = Annotated[PageLinks, Depends(_page_links)]

@@ -9,7 +9,7 @@ from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, RE
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.core.errors import GatewayError, UpstreamError, UpstreamTimeout
-from app.core.upstream_mode import CallSource, UpstreamMode, effective_mode
+from app.core.upstream_mode import CallSource, UpstreamMode, choose_mode
 from app.formats.json_schema.repair import Repair
 from app.formats.toolclad.envelope import Evidence
 from app.outbound.resilience import classify_error
@@ -97,7 +97,7 @@ class CallContext:
         self.preset_masker: ResponseMasker | None = None
         self.upstream: UpstreamMode | None = None
         if request.principal.upstream is not None or request.upstream is not None:
-            self.upstream = effective_mode(request.principal.upstream, request.upstream)
+            self.upstream = choose_mode(request.principal.upstream, request.upstream)
             recorder.source = "upstream" if self.upstream is None else self.upstream.source
         self.response_masker: ResponseMasker | None = None
         self.evidence: Evidence | None = None

@@ -21,11 +21,11 @@ from app.core.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 from app.formats.json_schema.validator import Violations
 from app.formats.toolclad.contract import Contract, HttpSection
-from app.formats.toolclad.envelope import Evidence, output_name, parser_for, scan_id_of
-from app.formats.toolclad.outputs import MAX_OUTPUT_BYTES, UnreadableOutput, parse_output, raw_text
+from app.formats.toolclad.envelope import Evidence, choose_parser, name_output, scan_id_of
+from app.formats.toolclad.outputs import MAX_OUTPUT_BYTES, UnreadableOutput, decode_output, parse_output
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import BODY_METADATA_HEADERS, GivesEvidence, Result
 from app.security.masking import MASK
@@ -58,7 +58,7 @@ async def collect_evidence(
         # Whatever its media type is: it is read as text here.
         result.body = masker.mask(result.body)
     output = result.body or b""
-    parser = parser_for(contract.output)
+    parser = choose_parser(contract.output)
     try:
         if result.execution is not None and result.execution.parsed is not None:
             results = result.execution.parsed
@@ -67,9 +67,9 @@ async def collect_evidence(
         else:
             results = parse_output(output, parser)
     except UnreadableOutput as error:
-        response = UpstreamErrorResponse(status=result.status, body=raw_text(output)[:_INLINE_BYTES])
+        response = UpstreamErrorResponse(status=result.status, body=decode_output(output)[:_INLINE_BYTES])
         failed = UpstreamMalformed(str(error), response=response)
-        results = {"error": str(error), "raw_output": raw_text(output)}
+        results = {"error": str(error), "raw_output": decode_output(output)}
         context.evidence = Evidence(fields | {"status": "error"}, output, parser, results, has_results=True)
         raise failed from None
     # What was escaped is legible now, and what a program has parsed was not masked before.
@@ -89,7 +89,7 @@ async def _check_results(result: Result, results: Any, context: CallContext, evi
     body = exact_json.dumps(results)
     violations = None
     if context.plan.outputs:
-        check = context.plan.response_reader().violations
+        check = context.plan.response_reader().find_violations
         value = exact_json.without_decimals(results)
         if len(body) > _INLINE_BYTES:
             violations = await asyncio.to_thread(check, value)
@@ -112,7 +112,7 @@ def _describe_violations(evidence: Evidence, violations: Violations) -> Evidence
     results = {
         "error": "The output does not fit [output.schema] of the manifest.",
         "violations": list(violations.pointers),
-        "raw_output": raw_text(evidence.output),
+        "raw_output": decode_output(evidence.output),
     }
     fields = {**evidence.fields, "status": "error"}
     return Evidence(fields, evidence.output, evidence.parser, results, has_results=True)
@@ -134,7 +134,7 @@ def _collect_fields(
         "timestamp": recorder.at.isoformat(),
         "exit_code": 0,
         "stderr": "",
-        "output_file": output_name(contract, scan_id),
+        "output_file": name_output(contract, scan_id),
     }
     if isinstance(plan.adapter, GivesEvidence):
         credentials = resolver.preview(plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress)
@@ -146,7 +146,7 @@ def _collect_fields(
 
 def _mask_presets(context: CallContext) -> dict[str, Any]:
     """Return the arguments of a call, those that a toolset has set as `***`: a client may not see these."""
-    presets = {pointer_parts(at)[0]: MASK for at in context.request.presets}
+    presets = {split_pointer(at)[0]: MASK for at in context.request.presets}
     return {**context.request.arguments, **presets}
 
 
@@ -181,15 +181,15 @@ def describe_failure(
         output = str(body["stdout"] or "").encode()
         code = body["exit_code"]
         fields |= {"exit_code": -1 if code is None else code, "stderr": str(body["stderr"] or "")}
-        results |= {"returncode": code, "stderr": fields["stderr"], "raw_output": raw_text(output)}
+        results |= {"returncode": code, "stderr": fields["stderr"], "raw_output": decode_output(output)}
     elif body is not None:
         output = body.encode() if isinstance(body, str) else exact_json.dumps(body)
-        results["raw_output"] = raw_text(output)
+        results["raw_output"] = decode_output(output)
     if _is_http(context) and error.response is not None:
         fields |= _describe_http_failure(error.response.status, context)
         if fields["status"] == "error":
             results["error"] = f"unexpected status {error.response.status}"
-    return Evidence(fields, output, parser_for(contract.output), results, has_results=True)
+    return Evidence(fields, output, choose_parser(contract.output), results, has_results=True)
 
 
 def _describe_http_failure(status: int, context: CallContext) -> dict[str, Any]:

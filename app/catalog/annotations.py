@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self
 
-from app.formats.toolclad.contract import risk_tier_of
+from app.formats.toolclad.contract import get_risk_tier
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
 
@@ -36,7 +36,7 @@ class Annotations:
         """Return what a stored call template tells."""
         record = PROTOCOLS.get(protocol_of(template))
         known = cls.of_method(None if record is None else record.http_method(template))
-        tier = risk_tier_of(template)
+        tier = get_risk_tier(template)
         # A manifest states what may happen; of a tool of high risk, the worst is assumed.
         return replace(known, read_only=False, destructive=True) if tier == "high" else known
 

@@ -28,8 +28,8 @@ from app.core.errors import (
 from app.core.rate_limit import RateLimit
 from app.core.settings import Settings
 from app.core.text import pointer
-from app.formats.toolclad.contract import Contract, risk_tier_of
-from app.formats.utcp.variables import candidates
+from app.formats.toolclad.contract import Contract, get_risk_tier
+from app.formats.utcp.variables import list_candidates
 from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
 from app.outbound.resilience import Origins
 from app.outbound.scope import connection_scope
@@ -91,7 +91,7 @@ class VariableFinder:
 
     def find(self, name: str) -> SealedVariable | None:
         """Return the variable for a name, or None where there is none."""
-        spellings = dict.fromkeys((name, *candidates(name, self.provider)))
+        spellings = dict.fromkeys((name, *list_candidates(name, self.provider)))
         for own in (True, False):
             for spelling in spellings:
                 for row in self.stored:
@@ -227,7 +227,7 @@ class PlanLoader:
 def _read_only(tool: ToolView, *, safe: bool) -> bool:
     stated = (tool.annotations or {}).get("read_only")
     if stated is None:
-        return safe and risk_tier_of(tool.call_template) != "high"
+        return safe and get_risk_tier(tool.call_template) != "high"
     return stated is True
 
 
@@ -308,7 +308,7 @@ async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Creden
 
 
 async def _variables(session: AsyncSession, tool: ToolView, names: Collection[str]) -> Sequence[Variable]:
-    spellings = {spelling for name in names for spelling in (name, *candidates(name, tool.provider))}
+    spellings = {spelling for name in names for spelling in (name, *list_candidates(name, tool.provider))}
     found = await session.execute(
         select(Variable).where(
             col(Variable.tenant_id) == TENANT,

@@ -31,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from app.core.suggestions import MAX_CANDIDATES, closest
+from app.core.suggestions import MAX_CANDIDATES, find_similar
 from app.protocols.registry import DEFAULT, PROTOCOLS
 from app.security.principal import Principal
 from app.security.requirements import SecurityRequirements, compile_security
@@ -337,7 +337,7 @@ async def similar_providers(session: AsyncSession, name: str, *, principal: Prin
     initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
     query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
     rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
-    return closest(name, rows.scalars(), limit=3)
+    return find_similar(name, rows.scalars(), limit=3)
 
 
 async def providers_with_tags(session: AsyncSession, tags: Collection[str]) -> frozenset[tuple[str, str]]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.errors import CommandFailed, ExitCode, GatewayUnreachable, InputError, ProblemResponse
-from app.cli.output import CommandOutput, shortened
+from app.cli.output import CommandOutput, shorten
 from app.cli.session import ClientSession, SessionContext
-from app.cli.values import read_bytes, read_secret, url_path
+from app.cli.values import build_url_path, read_bytes, read_secret
 
 _FIRST_POLL_SECONDS, _POLL_SECONDS_MAX = 0.05, 2.0
 #: Consecutive polls that may fail: a restart of a gateway behind a proxy takes a few seconds.
@@ -49,17 +49,17 @@ def agent_test(
     models are asked by the gateway, with the keys that it is configured with. Ctrl-C cancels the test.
     """
     session = ctx.obj
-    test = _with_keys(_overridden(_read_test(file), model, repeat), api_key or [])
+    test = _with_keys(_override_models(_read_test(file), model, repeat), api_key or [])
     ended = _run(session, test)
     if junit is not None and ended.get("results") is not None:
-        path = url_path("agent-tests", ended["id"])
+        path = build_url_path("agent-tests", ended["id"])
         content = session.gateway.get(path, query={"format": "junit"}).body
         try:
             junit.write_bytes(content)
         except OSError as error:
             raise InputError(f"{junit} cannot be written: {error.strerror}.") from None
     if session.output.is_structured:
-        session.output.document(ended)
+        session.output.write_document(ended)
     else:
         _show(session.output, ended)
     if ended["state"] == "failed":
@@ -89,13 +89,13 @@ def _read_test(file: str) -> dict[str, Any]:
     return test
 
 
-def _overridden(test: dict[str, Any], models: list[str] | None, repeat: int | None) -> dict[str, Any]:
+def _override_models(test: dict[str, Any], models: list[str] | None, repeat: int | None) -> dict[str, Any]:
     """Return a test whose cases all have these models and repetitions, where they are not None."""
     given: dict[str, Any] = {"models": models or None, "repeat": repeat}
     for name, value in given.items():
         if value is None:
             continue
-        for case in _objects(test.get("cases")):
+        for case in _list_objects(test.get("cases")):
             case.pop(name, None)
         test[name] = value
     return test
@@ -107,7 +107,7 @@ def _with_keys(test: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     A file may come from somebody else: it does not say which variable is sent to which address.
     """
     models: dict[str, list[dict[str, Any]]] = {}
-    for model in _models(test):
+    for model in _list_models(test):
         if "api_key" in model:
             raise InputError("A key is no part of a test file: give it with --api-key MODEL=env:NAME.")
         for name in {str(model.get("model")), str(model.get("name") or model.get("model"))}:
@@ -124,12 +124,12 @@ def _with_keys(test: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     return test
 
 
-def _models(test: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for part in (test, *_objects(test.get("cases"))):
-        yield from _objects(part.get("models"))
+def _list_models(test: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for part in (test, *_list_objects(test.get("cases"))):
+        yield from _list_objects(part.get("models"))
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def _list_objects(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
@@ -150,18 +150,18 @@ def _run(session: ClientSession, test: dict[str, Any]) -> dict[str, Any]:
         return _poll(session, str(started["id"]))
     except KeyboardInterrupt:
         with suppress(CommandFailed):
-            session.gateway.send("POST", url_path("agent-tests", started["id"], "cancel"))
+            session.gateway.send("POST", build_url_path("agent-tests", started["id"], "cancel"))
         raise
 
 
 def _poll(session: ClientSession, test_id: str) -> dict[str, Any]:
     wait, failures = _FIRST_POLL_SECONDS, 0
-    with session.output.progress("Running the test") as report:
+    with session.output.show_progress("Running the test") as report:
         while True:
             time.sleep(wait)
             wait = min(wait * 1.5, _POLL_SECONDS_MAX)
             try:
-                found: dict[str, Any] = session.gateway.get(url_path("agent-tests", test_id)).json()
+                test_run: dict[str, Any] = session.gateway.get(build_url_path("agent-tests", test_id)).json()
             except CommandFailed as failed:
                 failures += 1
                 server_error = isinstance(failed, ProblemResponse) and failed.status >= 500
@@ -172,16 +172,16 @@ def _poll(session: ClientSession, test_id: str) -> dict[str, Any]:
                     raise
                 continue
             failures = 0
-            if found["state"] != "running":
-                return found
-            report(found["progress"]["done"], found["progress"]["total"])
+            if test_run["state"] != "running":
+                return test_run
+            report(test_run["progress"]["done"], test_run["progress"]["total"])
 
 
 def _show(output: CommandOutput, test: Mapping[str, Any]) -> None:
     results = test.get("results") or []
-    output.table(
+    output.write_table(
         ("CASE", "MODEL", "PASSED", "SCORE", "REPEAT", "CALLS", "TOKENS", "COST"),
-        [_row(one) for one in results],
+        [_build_row(one) for one in results],
     )
     for warning in test.get("warnings") or ():
         output.warn(warning)
@@ -199,7 +199,7 @@ def _show(output: CommandOutput, test: Mapping[str, Any]) -> None:
         output.warn("The test was cancelled.")
 
 
-def _row(result: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(result: Mapping[str, Any]) -> tuple[object, ...]:
     usage = result.get("usage")
     tokens = None if usage is None else usage["inputTokens"] + usage["outputTokens"]
     cost = None if usage is None or "cost" not in usage else f"{usage['cost']:.4f} {usage['currency']}"
@@ -214,7 +214,7 @@ def _row(result: Mapping[str, Any]) -> tuple[object, ...]:
 def _show_failure(output: CommandOutput, result: Mapping[str, Any]) -> None:
     output.warn(f"{result['testCase']['name']} with {result['model']}:")
     if result.get("error"):
-        output.note(f"  {shortened(result['error'], length=500)}")
-    failed = [one for one in result.get("assertionDetails") or () if not one["passed"]]
-    for one in failed[:_ASSERTIONS_SHOWN]:
-        output.note(f"  {one['type']}: {shortened(one['message'], length=500)}")
+        output.note(f"  {shorten(result['error'], length=500)}")
+    failed = [assertion for assertion in result.get("assertionDetails") or () if not assertion["passed"]]
+    for assertion in failed[:_ASSERTIONS_SHOWN]:
+        output.note(f"  {assertion['type']}: {shorten(assertion['message'], length=500)}")

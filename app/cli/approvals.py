@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import provider_names
+from app.cli.completion import complete_provider_names
 from app.cli.output import CommandOutput, escape_json, write_json
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -20,7 +20,7 @@ from app.cli.pagination import (
 )
 from app.cli.reports import show_operations
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import confirm, url_path
+from app.cli.values import build_url_path, confirm
 
 commands = typer.Typer(
     name="approvals", help="What waits for the decision of another key.", no_args_is_help=True
@@ -53,7 +53,9 @@ def list_approvals(
     provider: Annotated[
         str | None,
         typer.Option(
-            "--provider", autocompletion=provider_names, help="Only those of this provider and its tools."
+            "--provider",
+            autocompletion=complete_provider_names,
+            help="Only those of this provider and its tools.",
         ),
     ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
@@ -68,7 +70,13 @@ def list_approvals(
     paging = Paging(limit, everything, cursor, sort, q)
     importance = ("ID", "SUBJECT", "STATE", "KIND", "REQUESTED", "BY")
     show_list(
-        ctx.obj, "/approvals", query=query, paging=paging, columns=columns, row=_row, importance=importance
+        ctx.obj,
+        "/approvals",
+        query=query,
+        paging=paging,
+        columns=columns,
+        row=_build_row,
+        importance=importance,
     )
 
 
@@ -78,16 +86,18 @@ def show_approval(ctx: SessionContext, *, approval_id: IdArgument) -> None:
     output = ctx.obj.output
     approval = _read(ctx, approval_id)
     if output.is_structured:
-        output.document(approval)
+        output.write_document(approval)
         return
-    _show(output, approval, output.text)
+    _show(output, approval, output.write_text)
 
 
 @commands.command("result", cls=GatewayCommand)
 def show_result(ctx: SessionContext, *, approval_id: IdArgument) -> None:
     """Show the result of an approved call, to the key that requested it."""
     session = ctx.obj
-    session.output.document(session.gateway.get(url_path("approvals", approval_id, "result")).json())
+    session.output.write_document(
+        session.gateway.get(build_url_path("approvals", approval_id, "result")).json()
+    )
 
 
 @commands.command("approve", cls=GatewayCommand)
@@ -106,7 +116,7 @@ def approve(
     output = ctx.obj.output
     if not yes:
         # Standard output holds nothing but the value in the formats for programs.
-        _show(output, _read(ctx, approval_id), output.note if output.is_structured else output.text)
+        _show(output, _read(ctx, approval_id), output.note if output.is_structured else output.write_text)
         confirm("Approve this?")
     _decide(ctx, approval_id, "approve", comment)
 
@@ -119,7 +129,7 @@ def reject(ctx: SessionContext, *, approval_id: IdArgument, comment: CommentOpti
 
 def _read(ctx: SessionContext, approval_id: str) -> dict[str, Any]:
     """Return an approval; its numbers keep their digits."""
-    approval: dict[str, Any] = ctx.obj.gateway.get(url_path("approvals", approval_id)).exact_json()
+    approval: dict[str, Any] = ctx.obj.gateway.get(build_url_path("approvals", approval_id)).exact_json()
     return approval
 
 
@@ -130,7 +140,7 @@ def list_requirements(
     provider: Annotated[
         str | None,
         typer.Option(
-            "--provider", autocompletion=provider_names, help="Only those of tools of this provider."
+            "--provider", autocompletion=complete_provider_names, help="Only those of tools of this provider."
         ),
     ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
@@ -148,7 +158,7 @@ def list_requirements(
         query={"provider": provider},
         paging=paging,
         columns=columns,
-        row=_requirement_row,
+        row=_build_requirement_row,
         importance=("ID", "TOOL", "OPERATION"),
     )
 
@@ -164,27 +174,27 @@ def remove_requirement(
 ) -> None:
     """Remove a requirement: tools that are registered from now on make such calls without approval."""
     session = ctx.obj
-    path = url_path("approval-requirements", requirement_id)
+    path = build_url_path("approval-requirements", requirement_id)
     if not yes:
         operation = session.gateway.get(path).json()["operation"]
         confirm(f"Let new tools call {operation} without approval?")
     session.gateway.delete(path)
     if session.output.is_structured:
-        session.output.document({"removed": requirement_id})
+        session.output.write_document({"removed": requirement_id})
         return
     session.output.note("The requirement is removed.")
 
 
-def _requirement_row(requirement: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_requirement_row(requirement: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(requirement[name] for name in ("created_at", "operation", "tool", "created_by", "id"))
 
 
 def _decide(ctx: SessionContext, approval_id: str, decision: str, comment: str) -> None:
     session = ctx.obj
-    path = url_path("approvals", approval_id, decision)
+    path = build_url_path("approvals", approval_id, decision)
     decided = session.gateway.send("POST", path, json={"comment": comment}).json()
     if session.output.is_structured:
-        session.output.document(decided)
+        session.output.write_document(decided)
         return
     failure = decided.get("failure")
     session.output.note(f"The approval is {decided['state']} now.")
@@ -197,7 +207,7 @@ def _show(output: CommandOutput, approval: Mapping[str, Any], write: Callable[[s
     if not output.is_structured:
         apart = ("subject", "arguments", "operations", "failure", "hidden")
         pairs = [(name, value) for name, value in approval.items() if name not in apart]
-        output.fields([("subject", approval["subject"]["name"]), *pairs])
+        output.write_fields([("subject", approval["subject"]["name"]), *pairs])
     if approval.get("arguments") is not None:
         write_json(approval["arguments"], write)
     if approval.get("operations"):
@@ -212,7 +222,7 @@ def _show(output: CommandOutput, approval: Mapping[str, Any], write: Callable[[s
         output.warn(f"Hidden: {escape_json(part['pointer'])} ({part['reason']}, {part['bytes']:,} bytes)")
 
 
-def _row(approval: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(approval: Mapping[str, Any]) -> tuple[object, ...]:
     first = (approval["requested_at"], approval["kind"], approval["subject"]["name"], approval["state"])
     last = (approval["requested_by"], approval["expires_at"], approval["decided_by"], approval["id"])
     return (*first, *last)

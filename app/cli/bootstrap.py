@@ -11,8 +11,8 @@ import typer
 
 from app.access.data_keys import open_vault, rewrap, wrapping_keys
 from app.access.repository import create_key
-from app.cli.embedded import EmbeddedServers, sealing_key
-from app.cli.operator_commands import operator_errors, settings_with
+from app.cli.embedded import EmbeddedServers, read_sealing_key
+from app.cli.operator_commands import convert_operator_errors, read_settings
 from app.core.settings import Settings
 from app.security.vault import KeyRing
 from app.storage.database import Database, migrate
@@ -25,30 +25,30 @@ def bootstrap(*, database_url: str | None, data_dir: Path | None, name: str, rot
 
     None leaves a setting to the environment.
     """
-    settings = settings_with(database_url=database_url, data_dir=data_dir)
-    with operator_errors(), database_access(settings, rotate=rotate) as (dsn, ring):
+    settings = read_settings(database_url=database_url, data_dir=data_dir)
+    with convert_operator_errors(), open_database(settings, rotate=rotate) as (dsn, ring):
         if rotate:
             typer.echo(asyncio.run(_rotate(dsn, KeyRing.parse(ring))), err=True)
         else:
-            text = asyncio.run(admin_key(dsn, KeyRing.parse(ring), name=name))
+            text = asyncio.run(create_admin_key(dsn, KeyRing.parse(ring), name=name))
             if settings.database_url is None:
                 replace_file(settings.data_dir / "admin.key", text)
             typer.echo(text)
 
 
 @contextmanager
-def database_access(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
+def open_database(settings: Settings, *, rotate: bool) -> Iterator[tuple[str, str]]:
     """Yield the database's DSN and the key ring; an embedded database runs during the block.
 
     With `rotate`, the key ring of an embedded database gets a new first key, which alone remains after the
     block.
     """
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value(), settings.key_ring()
+        yield settings.database_url.get_secret_value(), settings.read_key_ring()
         return
     with EmbeddedServers(settings.data_dir) as running:
         asyncio.run(migrate(running.database_url))
-        current = sealing_key(settings.data_dir)
+        current = read_sealing_key(settings.data_dir)
         if not rotate:
             yield running.database_url, current
             return
@@ -72,7 +72,7 @@ def replace_file(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-async def admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
+async def create_admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
     """Create a key with the scope admin in a migrated database and return its text."""
     database = Database(dsn, pool_size=1)
     try:

@@ -7,7 +7,12 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.completion import key_ids, provider_names, tool_names, toolset_names
+from app.cli.completion import (
+    complete_key_ids,
+    complete_provider_names,
+    complete_tool_names,
+    complete_toolset_names,
+)
 from app.cli.output import OutputFormat
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -21,21 +26,24 @@ from app.cli.pagination import (
 )
 from app.cli.record_stream import follow
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import parse_time, url_path
+from app.cli.values import build_url_path, parse_time
 from app.core import exact_json
 
 commands = typer.Typer(name="calls", help="The record of calls.", no_args_is_help=True)
 
 
 ToolOption = Annotated[
-    str | None, typer.Option("--tool", autocompletion=tool_names, help="Only calls of this tool.")
+    str | None, typer.Option("--tool", autocompletion=complete_tool_names, help="Only calls of this tool.")
 ]
 ProviderOption = Annotated[
     str | None,
-    typer.Option("--provider", autocompletion=provider_names, help="Only calls of this provider's tools."),
+    typer.Option(
+        "--provider", autocompletion=complete_provider_names, help="Only calls of this provider's tools."
+    ),
 ]
 KeyIdOption = Annotated[
-    str | None, typer.Option("--key-id", autocompletion=key_ids, help="Only calls with the key of this id.")
+    str | None,
+    typer.Option("--key-id", autocompletion=complete_key_ids, help="Only calls with the key of this id."),
 ]
 OutcomeOption = Annotated[
     str | None,
@@ -58,7 +66,9 @@ InterfaceOption = Annotated[
 ToolsetOption = Annotated[
     str | None,
     typer.Option(
-        "--toolset", autocompletion=toolset_names, help="Only calls by the addresses of this toolset."
+        "--toolset",
+        autocompletion=complete_toolset_names,
+        help="Only calls by the addresses of this toolset.",
     ),
 ]
 SourceOption = Annotated[
@@ -136,7 +146,7 @@ def list_calls(
         query=asdict(chosen) | times,
         paging=paging,
         columns=_COLUMNS,
-        row=_row,
+        row=_build_row,
         importance=("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "UPSTREAM", "ID"),
     )
 
@@ -171,11 +181,11 @@ def tail_calls(
         records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)
         for call in records:
             if session.output.format is OutputFormat.JSON:
-                session.output.raw(exact_json.dumps(call, option=orjson.OPT_APPEND_NEWLINE))
+                session.output.write_raw(exact_json.dumps(call, option=orjson.OPT_APPEND_NEWLINE))
             elif session.output.is_structured:
-                session.output.document([call])
+                session.output.write_document([call])
             else:
-                session.output.line(_COLUMNS, _row(call))
+                session.output.write_line(_COLUMNS, _build_row(call))
     except KeyboardInterrupt:
         return
 
@@ -194,8 +204,8 @@ def show_call(
 ) -> None:
     """Show one call, or the recorded arguments and response (scope calls:bodies; creates an event)."""
     session = ctx.obj
-    path = url_path("calls", call_id, *(["bodies"] if bodies else []))
-    session.output.document(session.gateway.get(path).json())
+    path = build_url_path("calls", call_id, *(["bodies"] if bodies else []))
+    session.output.write_document(session.gateway.get(path).json())
 
 
 @commands.command("envelope", cls=GatewayCommand)
@@ -204,13 +214,13 @@ def envelope(ctx: SessionContext, *, call_id: Annotated[str, typer.Argument(help
     response, and a line end (scope calls:bodies; creates an event).
     """
     session = ctx.obj
-    session.output.raw(session.gateway.get(url_path("calls", call_id, "envelope")).body + b"\n")
+    session.output.write_raw(session.gateway.get(build_url_path("calls", call_id, "envelope")).body + b"\n")
 
 
 _COLUMNS = ("TIME", "TOOL", "CALLER", "INTERFACE", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")
 
 
-def _row(call: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(call: Mapping[str, Any]) -> tuple[object, ...]:
     duration = f"{call['duration_ms']:.1f}"
     begin = (call["at"], call["tool"], call.get("key_name") or call["key_id"], call.get("interface", ""))
     end = (call["outcome"], call["upstream_status"], call["attempts"], duration, call["response_bytes"])

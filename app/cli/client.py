@@ -38,7 +38,7 @@ class GatewayResponse:
 
     def exact_json(self) -> Any:
         """Return and raise as `json` does; numbers keep their digits."""
-        return self._read_json(exact_json.loads_exactly)
+        return self._read_json(exact_json.load_exactly)
 
     def _read_json(self, load: Callable[[bytes], Any]) -> Any:
         if not self.body:
@@ -66,14 +66,14 @@ class GatewayClient:
         """Set up the client; `seconds` is the longest time for a response, 180 by default.
 
         Raise InputError for a `url`, a `key` or a `ca_file` that cannot be used."""
-        self.url = _checked_url(url)
+        self.url = _check_url(url)
         headers = {"Accept": "application/json", "User-Agent": "utcp-gateway-cli"}
         if key:
-            headers["Authorization"] = f"Bearer {_header_safe(key)}"
+            headers["Authorization"] = f"Bearer {_check_key(key)}"
         self._http = httpx2.Client(
             base_url=self.url,
             headers=headers,
-            verify=_verification(self.url, ca_file),
+            verify=_choose_verification(self.url, ca_file),
             trust_env=False,
             follow_redirects=False,
             timeout=httpx2.Timeout(
@@ -139,13 +139,13 @@ class GatewayClient:
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
         request = self._http.build_request(
-            method, path, params=_query(query), content=content, files=files, headers=sent
+            method, path, params=_build_query(query), content=content, files=files, headers=sent
         )
-        with _transport_errors(self.url):
+        with _convert_transport_errors(self.url):
             response = self._http.send(request, stream=True)
             try:
                 if not response.is_success:
-                    raise _error_of(_read(response))
+                    raise _convert_error(_read(response))
                 yield response
             finally:
                 response.close()
@@ -156,7 +156,7 @@ def _read(response: httpx2.Response) -> GatewayResponse:
     return GatewayResponse(response.status_code, headers, response.read())
 
 
-def _query(query: Mapping[str, Any] | None) -> httpx2.QueryParams | None:
+def _build_query(query: Mapping[str, Any] | None) -> httpx2.QueryParams | None:
     pairs: list[tuple[str, str]] = []
     for name, value in (query or {}).items():
         for item in value if isinstance(value, list | tuple) else [value]:
@@ -166,7 +166,7 @@ def _query(query: Mapping[str, Any] | None) -> httpx2.QueryParams | None:
     return httpx2.QueryParams(tuple(pairs)) if pairs else None
 
 
-def _checked_url(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -178,7 +178,7 @@ def _checked_url(url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def _header_safe(key: str) -> str:
+def _check_key(key: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
         raise InputError(
             "The API key has characters that do not occur in keys: is it the right file or variable?"
@@ -186,7 +186,7 @@ def _header_safe(key: str) -> str:
     return key
 
 
-def _verification(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:
+def _choose_verification(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:
     """Return how certificates are verified. Without TLS there are none, and loading the CA bundle, a tenth of
     the time of a command, is saved.
     """
@@ -199,7 +199,7 @@ def _verification(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:
 
 
 @contextmanager
-def _transport_errors(url: str) -> Iterator[None]:
+def _convert_transport_errors(url: str) -> Iterator[None]:
     """Raise GatewayUnreachable with a sentence for an exception of the transport."""
     try:
         yield
@@ -226,7 +226,7 @@ def _transport_errors(url: str) -> Iterator[None]:
         raise GatewayUnreachable(f"{url} closed the connection.") from None
 
 
-def _error_of(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable | EnvelopeResponse:
+def _convert_error(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable | EnvelopeResponse:
     """Return the error of a response with a status of 300 or more."""
     if 300 <= response.status < 400:
         target = response.headers.get("location", "elsewhere")

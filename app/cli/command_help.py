@@ -32,7 +32,7 @@ def write_section(formatter: Any, ctx: Any, title: str, params: Iterable[Any]) -
             formatter.write_dl(records)
 
 
-def value_name(param: Any) -> str:
+def name_value(param: Any) -> str:
     """Return the word for the value of an option or an argument: its metavar where it has one, else its
     choices, FILE, NUMBER, or the last word of its name in capitals.
     """
@@ -61,13 +61,13 @@ def _list_records(params: Iterable[Any], ctx: Any) -> Iterator[tuple[str, str]]:
 
 def _write_title(param: Any) -> str:
     if isinstance(param, TyperArgument):
-        return value_name(param) + ("..." if param.nargs != 1 else "")
+        return name_value(param) + ("..." if param.nargs != 1 else "")
     names = ", ".join(sorted(param.opts, key=len))
     if param.secondary_opts:
         return f"{names} / {', '.join(param.secondary_opts)}"
-    return names if param.is_flag or param.count else f"{names} {value_name(param)}"
+    return names if param.is_flag or param.count else f"{names} {name_value(param)}"
 
 
 def _write_usage(argument: Any) -> str:
-    name = value_name(argument)
+    name = name_value(argument)
     return (name if argument.required else f"[{name}]") + ("..." if argument.nargs != 1 else "")

@@ -17,33 +17,33 @@ _SECONDS: Final = 2.0
 _ITEMS: Final = 200
 
 
-def provider_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_provider_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of providers."""
     return [item["name"] for item in _list_items(ctx, "/providers", incomplete)]
 
 
-def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of tools."""
     return [item["name"] for item in _list_items(ctx, "/tools", incomplete)]
 
 
-def toolset_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_toolset_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of toolsets."""
     return [item["name"] for item in _list_items(ctx, "/toolsets", incomplete)]
 
 
-def key_ids(ctx: typer.Context) -> list[tuple[str, str]]:
+def complete_key_ids(ctx: typer.Context) -> list[tuple[str, str]]:
     """Return the ids of keys, each with its name."""
     # An id is not searched for by its beginning.
     return [(item["id"], item["name"]) for item in _list_items(ctx, "/keys", "")]
 
 
-def key_references(ctx: typer.Context) -> list[str]:
+def complete_key_references(ctx: typer.Context) -> list[str]:
     """Return the names of keys, and the ids of those with another text than a word for a name."""
-    found = key_ids(ctx)
-    names = [name for _, name in found]
+    ids = complete_key_ids(ctx)
+    names = [name for _, name in ids]
     words = [name for name in names if names.count(name) == 1 and not any(map(str.isspace, name))]
-    return [*words, *(key_id for key_id, name in found if name not in words)]
+    return [*words, *(key_id for key_id, name in ids if name not in words)]
 
 
 def _list_items(ctx: typer.Context, path: str, incomplete: str) -> Iterable[Mapping[str, Any]]:

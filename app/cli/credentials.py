@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import provider_names
+from app.cli.completion import complete_provider_names
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import SECRET_HELP, confirm, read_secret, read_text, url_path
+from app.cli.values import SECRET_HELP, build_url_path, confirm, read_secret, read_text
 
 commands = typer.Typer(
     name="credentials", help="Credentials for the APIs of providers.", no_args_is_help=True
@@ -72,7 +72,9 @@ _FIELDS: Mapping[CredentialKind, Mapping[str, bool]] = {
     CredentialKind.GOOGLE_SERVICE_ACCOUNT: {"scope": False, "subject": False},
 }
 
-ProviderArgument = Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)]
+ProviderArgument = Annotated[
+    str, typer.Argument(help="The provider.", autocompletion=complete_provider_names)
+]
 SlotArgument = Annotated[str, typer.Argument(help="The slot, as `credentials list` names it.")]
 
 
@@ -99,7 +101,7 @@ class CredentialFields:
     region: str | None
     service: str | None
 
-    def body(self, kind: CredentialKind) -> dict[str, Any]:
+    def build_body(self, kind: CredentialKind) -> dict[str, Any]:
         """Return the fields that are set; raise InputError where `kind` requires another one or lacks one."""
         allowed = _FIELDS[kind]
         options = asdict(self)
@@ -113,7 +115,7 @@ class CredentialFields:
             raise InputError("A credential of kind oauth2 needs --client-id.")
         return {name: value for name, value in options.items() if value is not None}
 
-    def secret_field(self, kind: CredentialKind) -> str:
+    def get_secret_field(self, kind: CredentialKind) -> str:
         """Return the member of the body that --secret fills."""
         if kind is CredentialKind.OAUTH2 and self.token_endpoint_auth_method == "private_key_jwt":
             return _GRANT_SECRET.get(self.grant_type or "", "private_key")
@@ -131,7 +133,7 @@ class _OtherSecrets:
     session_token: str | None
     recipe: str | None
 
-    def body(self, kind: CredentialKind) -> dict[str, Any]:
+    def build_body(self, kind: CredentialKind) -> dict[str, Any]:
         """Return the members that they give; raise InputError for one that `kind` does not have."""
         kinds = {
             "client_secret": CredentialKind.OAUTH2,
@@ -147,13 +149,13 @@ class _OtherSecrets:
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} is not an option of a credential of kind {kind.value}.")
             if name == "recipe":
-                members |= _recipe(source)
+                members |= _read_recipe(source)
             else:
                 members[name] = read_secret(source, prompt=name.replace("_", " ").capitalize())
         return members
 
 
-def _recipe(source: str) -> dict[str, Any]:
+def _read_recipe(source: str) -> dict[str, Any]:
     """Return the members of an HMAC recipe; raise InputError for what is no JSON object."""
     try:
         recipe = json.loads(
@@ -265,9 +267,9 @@ def set_credential(
         service=service,
     )
     session = ctx.obj
-    secret_field = fields.secret_field(kind)
+    secret_field = fields.get_secret_field(kind)
     others = _OtherSecrets(client_secret, private_key, session_token, recipe)
-    body: dict[str, Any] = {"kind": kind.value, **fields.body(kind), **others.body(kind)}
+    body: dict[str, Any] = {"kind": kind.value, **fields.build_body(kind), **others.build_body(kind)}
     body[secret_field] = read_secret(
         secret, prompt=f"{secret_field.replace('_', ' ').capitalize()} of {slot}"
     )
@@ -280,10 +282,10 @@ def set_credential(
         # Exactly what was shown is stored, whatever changes in between.
         body["allowed_origins"] = origins
     stored = session.gateway.send(
-        "PUT", url_path("providers", provider, "credentials", slot), json=body
+        "PUT", build_url_path("providers", provider, "credentials", slot), json=body
     ).json()
     if session.output.is_structured:
-        session.output.document(stored or {"slot": slot, "kind": kind.value})
+        session.output.write_document(stored or {"slot": slot, "kind": kind.value})
         return
     session.output.note(f"Stored the {kind.value} credential of {provider} in slot {slot}.")
     allowed = (stored or {}).get("allowed_origins")
@@ -295,28 +297,28 @@ def set_credential(
 def list_credentials(ctx: SessionContext, *, provider: ProviderArgument) -> None:
     """List a provider's slots, and what is stored for each; never a secret."""
     session = ctx.obj
-    found = session.gateway.get(url_path("providers", provider)).json()
-    slots = found.get("slots") or []
-    stored = {credential["slot"]: credential for credential in found.get("credentials") or []}
+    provider_state = session.gateway.get(build_url_path("providers", provider)).json()
+    slots = provider_state.get("slots") or []
+    stored = {credential["slot"]: credential for credential in provider_state.get("credentials") or []}
     if session.output.is_structured:
-        session.output.document({"slots": slots, "credentials": list(stored.values())})
+        session.output.write_document({"slots": slots, "credentials": list(stored.values())})
         return
     declared = {slot["slot"]: slot for slot in slots}
     rows = [
-        _row(name, declared.get(name, {}), stored.get(name))
+        _build_row(name, declared.get(name, {}), stored.get(name))
         for name in [*declared, *(stored.keys() - declared)]
     ]
     columns = ("SLOT", "KIND", "STORED", "FINGERPRINT", "SENT TO", "LAST USED")
-    session.output.table(columns, rows, importance=("SLOT", "STORED", "KIND", "LAST USED", "SENT TO"))
+    session.output.write_table(columns, rows, importance=("SLOT", "STORED", "KIND", "LAST USED", "SENT TO"))
 
 
 @commands.command("remove", cls=GatewayCommand)
 def remove(ctx: SessionContext, *, provider: ProviderArgument, slot: SlotArgument) -> None:
     """Delete the credential of a slot."""
     session = ctx.obj
-    session.gateway.delete(url_path("providers", provider, "credentials", slot))
+    session.gateway.delete(build_url_path("providers", provider, "credentials", slot))
     if session.output.is_structured:
-        session.output.document({"removed": slot})
+        session.output.write_document({"removed": slot})
         return
     session.output.note(f"Removed the credential of {provider} in slot {slot}.")
 
@@ -338,7 +340,7 @@ def _confirm_origins(
     Raise InputError where they must be confirmed and there is no terminal, typer.Abort where they are not
     confirmed.
     """
-    known = _known_destination(session, provider, slot)
+    known = _find_known_destination(session, provider, slot)
     if known is None:
         warnings = [
             "This key may not read the current destinations of the credential (scope providers:read)."
@@ -346,7 +348,7 @@ def _confirm_origins(
         origins = requested.origins
     else:
         origins = requested.origins or list(known["origins"])
-        warnings = _differences(known, origins, requested.token_url)
+        warnings = _list_differences(known, origins, requested.token_url)
     if warnings and not requested.yes:
         for line in warnings:
             session.output.note(line)
@@ -356,24 +358,24 @@ def _confirm_origins(
     return origins
 
 
-def _known_destination(session: ClientSession, provider: str, slot: str) -> Mapping[str, Any] | None:
+def _find_known_destination(session: ClientSession, provider: str, slot: str) -> Mapping[str, Any] | None:
     """Return the gateway's `destinations` entry of a slot, None where this key lacks the scope for it."""
     try:
-        found = session.gateway.get(url_path("providers", provider, "credentials")).json()
+        destinations = session.gateway.get(build_url_path("providers", provider, "credentials")).json()
     except ProblemResponse as error:
         if error.status == 403:
             return None
         raise
     nothing = {"origins": [], "registered": [], "stored": False, "token_url": None}
-    return next((one for one in found.get("destinations", ()) if one["slot"] == slot), nothing)
+    return next((one for one in destinations.get("destinations", ()) if one["slot"] == slot), nothing)
 
 
-def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | None) -> list[str]:
+def _list_differences(known: Mapping[str, Any], origins: list[str], token_url: str | None) -> list[str]:
     """Return sentences that name the new destinations, [] where there are none."""
     before = known["origins"] if known["stored"] else known["registered"]
-    before_normalized = {_normalized(origin) for origin in before}
+    before_normalized = {_normalize_origin(origin) for origin in before}
     lines: list[str] = []
-    if new := [origin for origin in origins if _normalized(origin) not in before_normalized]:
+    if new := [origin for origin in origins if _normalize_origin(origin) not in before_normalized]:
         what = "The stored credential is sent to" if known["stored"] else "The provider's source is at"
         lines.append(f"The credential would be sent to {', '.join(new)}.")
         lines.append(f"{what} {', '.join(before)}." if before else "No origin of the provider is known.")
@@ -382,12 +384,12 @@ def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | 
     return lines
 
 
-def _normalized(origin: str) -> str:
+def _normalize_origin(origin: str) -> str:
     """Return an origin in a common spelling; a difference in a rarer one is confirmed as if it were new."""
     return origin.strip().lower().removesuffix("/")
 
 
-def _row(name: str, slot: Mapping[str, Any], stored: Mapping[str, Any] | None) -> tuple[object, ...]:
+def _build_row(name: str, slot: Mapping[str, Any], stored: Mapping[str, Any] | None) -> tuple[object, ...]:
     if stored is None:
         return (name, slot.get("exact_kind") or slot.get("kind"), "no", "", "", "")
     return (

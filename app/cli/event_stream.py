@@ -19,11 +19,11 @@ def print_events(chunks: Iterator[bytes], output: CommandOutput, *, verbose: boo
 
     Raise ProblemResponse where the last event is an error, GatewayUnreachable where there is no last event.
     """
-    for line in _lines(chunks):
+    for line in _split_lines(chunks):
         value = _parse(line)
         control = value.get("$gateway") if isinstance(value, dict) else None
         if not isinstance(control, dict):
-            output.raw(_rendered(line, value, output))
+            output.write_raw(_render_line(line, value, output))
             continue
         if "error" in control:
             raise ProblemResponse(control["error"], status=int(control["error"].get("status", 0)))
@@ -34,7 +34,7 @@ def print_events(chunks: Iterator[bytes], output: CommandOutput, *, verbose: boo
     raise GatewayUnreachable("The stream ended without its last event.")
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines as bytes: text would also be split at characters that JSON may contain (U+2028)."""
     pending = bytearray()
     for chunk in chunks:
@@ -55,7 +55,7 @@ def _parse(line: bytes) -> Any:
         ) from None
 
 
-def _rendered(line: bytes, value: Any, output: CommandOutput) -> bytes:
+def _render_line(line: bytes, value: Any, output: CommandOutput) -> bytes:
     if isinstance(value, str) and output.format is not OutputFormat.JSON:
         return value.encode()
     return line + b"\n"

@@ -71,11 +71,11 @@ def list_events(
         query=asdict(chosen),
         paging=paging,
         columns=columns,
-        row=_row,
+        row=_build_row,
         importance=("TIME", "ACTION", "OBJECT", "NAME", "ACTOR"),
     )
 
 
-def _row(event: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(event: Mapping[str, Any]) -> tuple[object, ...]:
     members = ("at", "actor", "action", "object_type", "object_name", "detail")
     return tuple(event.get(member) for member in members)

@@ -41,12 +41,12 @@ def list_executors(
         query={"executor": executor, "state": state},
         paging=Paging(limit, everything, cursor, sort, q),
         columns=("EXECUTOR", "STATE", "OPEN", "AT ONCE", "TRANSPORT", "KEY", "CONNECTED", "COMMANDS"),
-        row=_row,
+        row=_build_row,
         importance=("EXECUTOR", "STATE", "COMMANDS", "OPEN", "CONNECTED"),
     )
 
 
-def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     members = (
         "executor", "state", "open_commands", "max_commands", "transport", "key_id", "connected_at",
         "commands",

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from app.cli.errors import CommandFailed, GatewayUnreachable, ProblemResponse
 from app.cli.session import ClientSession
-from app.cli.values import Files, url_path
+from app.cli.values import Files, build_url_path
 
 #: Seconds between two polls: short at first, because most documents take less than a second.
 _FIRST_POLL_SECONDS, _POLL_SECONDS_MAX = 0.05, 2.0
@@ -37,7 +37,7 @@ def send_import(
     import.
     """
     headers = {"Prefer": "respond-async", **({} if content is None else {"Content-Type": media_type})}
-    with session.output.progress(activity, is_announced=True) as report:
+    with session.output.show_progress(activity, is_announced=True) as report:
         response = session.gateway.send(
             "POST", path, json=json, content=content, files=files, headers=headers, query=query
         )
@@ -110,7 +110,7 @@ def _poll(session: ClientSession, import_id: str, report: Callable[[int, int], N
         time.sleep(wait)
         wait = min(wait * 1.5, _POLL_SECONDS_MAX)
         try:
-            state = session.gateway.get(url_path("imports", import_id)).json()
+            state = session.gateway.get(build_url_path("imports", import_id)).json()
         except CommandFailed as failed:
             failures += 1
             if failures >= _FAILED_POLLS_MAX or not _is_retryable(failed):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import key_references, provider_names, toolset_names
+from app.cli.completion import complete_key_references, complete_provider_names, complete_toolset_names
 from app.cli.errors import CommandFailed, InputError, ProblemResponse
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -19,14 +19,14 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import confirm, parse_duration, parse_time, url_path
+from app.cli.values import build_url_path, confirm, parse_duration, parse_time
 from app.core.rate_limit import RateLimit
 from app.security.principal import REPAIR_MODES, SCHEMA_FORMS
 
 commands = typer.Typer(name="keys", help="API keys of clients.", no_args_is_help=True)
 
 KeyArgument = Annotated[
-    str, typer.Argument(metavar="KEY", help="Its id or its name.", autocompletion=key_references)
+    str, typer.Argument(metavar="KEY", help="Its id or its name.", autocompletion=complete_key_references)
 ]
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", help="Who answers for the key, e.g. a team or an address.")
@@ -79,7 +79,7 @@ def create(
         list[str] | None,
         typer.Option(
             "--provider",
-            autocompletion=provider_names,
+            autocompletion=complete_provider_names,
             help="Only tools of these providers; may be repeated.",
         ),
     ] = None,
@@ -97,7 +97,7 @@ def create(
         list[str] | None,
         typer.Option(
             "--toolset",
-            autocompletion=toolset_names,
+            autocompletion=complete_toolset_names,
             help="Only by the addresses of these toolsets; may be repeated.",
         ),
     ] = None,
@@ -139,13 +139,13 @@ def create(
         body["argument_repair"] = _repair_mode(argument_repair)
     if schemas is not None:
         body["schemas"] = _parse_schema_form(schemas)
-    body |= upstream_members(upstream_mode, recording, mock_seed)
+    body |= build_upstream_members(upstream_mode, recording, mock_seed)
     created = session.gateway.send("POST", "/keys", json=body).json()
     if session.output.is_structured:
-        session.output.document(created)
+        session.output.write_document(created)
         return
     session.output.note(f"Key {created.get('id')} for {name}; it is shown only now:")
-    session.output.text(created["key"])
+    session.output.write_text(created["key"])
     _print_warnings(session, created)
 
 
@@ -170,7 +170,9 @@ def list_keys(
     paging = Paging(limit, everything, cursor, sort, q)
     query = {"include_revoked": revoked or None, "state": state}
     importance = ("ID", "NAME", "STATE", "SCOPES", "LAST USED", "EXPIRES", "OWNER")
-    show_list(session, "/keys", query=query, paging=paging, columns=columns, row=_row, importance=importance)
+    show_list(
+        session, "/keys", query=query, paging=paging, columns=columns, row=_build_row, importance=importance
+    )
 
 
 @commands.command("show", cls=GatewayCommand)
@@ -196,7 +198,7 @@ def edit(
         list[str] | None,
         typer.Option(
             "--provider",
-            autocompletion=provider_names,
+            autocompletion=complete_provider_names,
             help="Only tools of these providers, all of them; may be repeated.",
         ),
     ] = None,
@@ -220,7 +222,7 @@ def edit(
         list[str] | None,
         typer.Option(
             "--toolset",
-            autocompletion=toolset_names,
+            autocompletion=complete_toolset_names,
             help="Only by the addresses of these toolsets; may be repeated.",
         ),
     ] = None,
@@ -252,13 +254,13 @@ def edit(
         body["argument_repair"] = _repair_mode(argument_repair)
     if schemas is not None:
         body["schemas"] = _parse_schema_form(schemas)
-    body |= upstream_members(upstream_mode, recording, mock_seed)
+    body |= build_upstream_members(upstream_mode, recording, mock_seed)
     if not body:
         raise InputError("Give what is to be changed, e.g. --owner or --expires.")
     if allow_unknown_providers:
         body["allow_unknown_providers"] = True
     key_id = _find_key(session, reference)["id"]
-    _print_key(session, session.gateway.send("PATCH", url_path("keys", key_id), json=body).json())
+    _print_key(session, session.gateway.send("PATCH", build_url_path("keys", key_id), json=body).json())
 
 
 @commands.command("rotate", cls=GatewayCommand)
@@ -286,14 +288,14 @@ def rotate(
     if expires is not None:
         body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
     key_id = _find_key(session, reference)["id"]
-    created = session.gateway.send("POST", url_path("keys", key_id, "rotate"), json=body).json()
+    created = session.gateway.send("POST", build_url_path("keys", key_id, "rotate"), json=body).json()
     if session.output.is_structured:
-        session.output.document(created)
+        session.output.write_document(created)
         return
     session.output.note(
         f"Key {created.get('id')} succeeds {key_id}, which expires after {overlap}; it is shown only now:"
     )
-    session.output.text(created["key"])
+    session.output.write_text(created["key"])
     _print_warnings(session, created)
 
 
@@ -303,24 +305,26 @@ def revoke(
     *,
     keys: Annotated[
         list[str],
-        typer.Argument(metavar="KEY...", help="Ids or names of keys.", autocompletion=key_references),
+        typer.Argument(
+            metavar="KEY...", help="Ids or names of keys.", autocompletion=complete_key_references
+        ),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Revoke keys: at once on this worker, everywhere within seconds. It cannot be undone."""
     session = ctx.obj
-    found = [_find_key(session, key) for key in keys]
+    keys_to_revoke = [_find_key(session, key) for key in keys]
     if not yes:
-        confirm(f"Revoke {', '.join(map(_describe_key, found))}? It cannot be undone.")
+        confirm(f"Revoke {', '.join(map(_describe_key, keys_to_revoke))}? It cannot be undone.")
     revoked: list[Mapping[str, Any]] = []
     try:
-        for key in found:
-            session.gateway.delete(url_path("keys", key["id"]))
+        for key in keys_to_revoke:
+            session.gateway.delete(build_url_path("keys", key["id"]))
             revoked.append(key)
     finally:
         # Of several, one may fail after others were revoked.
         if revoked and session.output.is_structured:
-            session.output.document({"revoked": [key["id"] for key in revoked]})
+            session.output.write_document({"revoked": [key["id"] for key in revoked]})
         elif revoked:
             session.output.note(f"Revoked {', '.join(map(_describe_key, revoked))}.")
 
@@ -331,7 +335,7 @@ def _find_key(session: ClientSession, text: str) -> Mapping[str, Any]:
     A key that the one in use may not read has only the id.
     """
     try:
-        found: Mapping[str, Any] = session.gateway.get(url_path("keys", text)).json()
+        match: Mapping[str, Any] = session.gateway.get(build_url_path("keys", text)).json()
     except ProblemResponse as error:
         if error.status == 403:
             return {"id": text}
@@ -348,7 +352,7 @@ def _find_key(session: ClientSession, text: str) -> Mapping[str, Any]:
             ids = ", ".join(key["id"] for key in named)
             raise InputError(f"{len(named)} keys have the name {text}; give an id: {ids}.") from None
         return dict(named[0])
-    return found
+    return match
 
 
 def _describe_key(key: Mapping[str, Any]) -> str:
@@ -358,25 +362,25 @@ def _describe_key(key: Mapping[str, Any]) -> str:
 def me(ctx: SessionContext) -> None:
     """Show the key in use: its rights, what is left of its rate limit, how much it may see, and warnings."""
     session = ctx.obj
-    found = session.gateway.get("/me").json()
+    key_in_use = session.gateway.get("/me").json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(key_in_use)
         return
-    visible, usage = found["visible"], found.get("rate_limit_usage")
+    visible, usage = key_in_use["visible"], key_in_use.get("rate_limit_usage")
     # The table below has its scopes.
     _print_fields(
         session,
-        {**found, "scopes": None},
+        {**key_in_use, "scopes": None},
         ("may see", f"{visible['tools']} tools of {visible['providers']} providers"),
         ("calls left", None if usage is None else f"{usage['remaining']} of {_format_rate(usage)}"),
     )
-    session.output.text("")
-    rows = ((scope["name"], scope["description"]) for scope in found["scope_descriptions"])
-    session.output.table(("SCOPE", "ALLOWS"), rows)
-    _print_warnings(session, found)
+    session.output.write_text("")
+    rows = ((scope["name"], scope["description"]) for scope in key_in_use["scope_descriptions"])
+    session.output.write_table(("SCOPE", "ALLOWS"), rows)
+    _print_warnings(session, key_in_use)
 
 
-def upstream_members(mode: str | None, recording: str | None, seed: int | None) -> dict[str, Any]:
+def build_upstream_members(mode: str | None, recording: str | None, seed: int | None) -> dict[str, Any]:
     """Return the member `upstream` of a key or toolset by its options; nothing where none is given."""
     if mode is None:
         if recording is not None or seed is not None:
@@ -390,15 +394,15 @@ def upstream_members(mode: str | None, recording: str | None, seed: int | None) 
         raise InputError("Give --mock-seed with --upstream-mode mock only.")
     if mode == "live":
         return {"upstream": None}
-    made: dict[str, Any] = {"mode": mode}
-    made |= {"recording": recording} if recording is not None else {}
-    made |= {"seed": seed} if seed is not None else {}
-    return {"upstream": made}
+    members: dict[str, Any] = {"mode": mode}
+    members |= {"recording": recording} if recording is not None else {}
+    members |= {"seed": seed} if seed is not None else {}
+    return {"upstream": members}
 
 
 def _print_key(session: ClientSession, key: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(key)
+        session.output.write_document(key)
         return
     _print_fields(session, key)
     _print_warnings(session, key)
@@ -410,7 +414,7 @@ def _print_fields(session: ClientSession, key: Mapping[str, Any], *others: tuple
         "rate_limit": _format_rate(key.get("rate_limit")),
         "upstream": format_upstream(key.get("upstream")),
     }
-    session.output.fields([*((name.replace("_", " "), shown.get(name)) for name in _SHOWN), *others])
+    session.output.write_fields([*((name.replace("_", " "), shown.get(name)) for name in _SHOWN), *others])
 
 
 def _print_warnings(session: ClientSession, key: Mapping[str, Any]) -> None:
@@ -454,7 +458,7 @@ def format_upstream(stored: Mapping[str, Any] | None) -> str | None:
     return str(mode) if recording is None else f"{mode} {recording}"
 
 
-def _row(key: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(key: Mapping[str, Any]) -> tuple[object, ...]:
     first = tuple(key.get(member) for member in ("id", "name", "owner", "scopes", "providers", "tags"))
     last = tuple(key.get(member) for member in ("expires_at", "last_used_at", "state"))
     return (*first, _format_rate(key.get("rate_limit")), *last)

@@ -10,7 +10,7 @@ Listener = socket.socket
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[Listener]:
+def listen_on(host: str, port: int) -> Iterator[Listener]:
     """Yield a bound TCP socket for worker processes; raise OperatorError where its port is busy."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

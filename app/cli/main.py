@@ -34,7 +34,7 @@ def main() -> None:
 def _run() -> int:
     """Run the command line and return its exit code; show every error as a sentence."""
     if any("\udc80" <= char <= "\udcff" for word in sys.argv for char in word):
-        _say("Error: the command line has bytes that are not UTF-8.")
+        _write_error("Error: the command line has bytes that are not UTF-8.")
         return _USAGE
     try:
         from app.cli.root import app
@@ -47,19 +47,19 @@ def _run() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
-        _say("Interrupted.")
+        _write_error("Interrupted.")
         return INTERRUPTED
     except OSError as error:
         if error.errno == errno.EPIPE:
             return _BROKEN_PIPE
         where = "standard output cannot be written" if error.filename is None else f"{error.filename}"
-        _say(f"Error: {where}: {error.strerror or type(error).__name__}.")
+        _write_error(f"Error: {where}: {error.strerror or type(error).__name__}.")
         return 1
     except Exception as error:  # noqa: BLE001 - the last resort: a traceback helps nobody at a terminal.
         if _is_interrupt(error):
-            _say("Interrupted.")
+            _write_error("Interrupted.")
             return INTERRUPTED
-        return _internal_error(error)
+        return _report_internal_error(error)
     return 0
 
 
@@ -82,13 +82,13 @@ def _is_interrupt(error: BaseException) -> bool:
     return cause is not None
 
 
-def _internal_error(error: Exception) -> int:
+def _report_internal_error(error: Exception) -> int:
     """Report an error that no command expected. Its message is not shown: it may quote a secret."""
     if os.environ.get("UTCP_GATEWAY_TRACEBACK") == "1":
         import traceback
 
-        _say("".join(traceback.format_exception(error)).rstrip())
-    _say(
+        _write_error("".join(traceback.format_exception(error)).rstrip())
+    _write_error(
         f"Error: utcp-gateway failed unexpectedly ({type(error).__name__}). This is a defect: please report"
         " it, with the traceback that UTCP_GATEWAY_TRACEBACK=1 shows (it may quote your input)."
     )
@@ -126,12 +126,12 @@ def _flush(code: int) -> int:
         # What is left in the buffer must not be tried again at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, OSError) and error.errno != errno.EPIPE and not code:
-            _say(f"Error: standard output cannot be written: {error.strerror}.")
+            _write_error(f"Error: standard output cannot be written: {error.strerror}.")
         return code or 1
     return code
 
 
-def _say(line: str) -> None:
+def _write_error(line: str) -> None:
     """Write a line on standard error, if that can be written."""
     try:
         sys.stderr.write(line + "\n")

@@ -10,13 +10,13 @@ BESIDE: Final = frozenset({"toolclad.toml", "mcp.json", ".mcp.json"})
 """Files that belong to the manifests of a folder."""
 
 
-def packed_manifests(folder: str) -> bytes:
+def pack_manifests(folder: str) -> bytes:
     """Return the manifests of a folder and of those below it, with the files that belong to them, as a zip
     archive; links are not followed, and folders whose names begin with a point are left out.
 
     Raise InputError for a folder without manifests, and for a file that cannot be read.
     """
-    from app.formats.archive import pack
+    from app.formats.archive import pack_files
 
     root = Path(folder)
     files: dict[str, bytes] = {}
@@ -31,4 +31,4 @@ def packed_manifests(folder: str) -> bytes:
         raise InputError(f"{folder} cannot be read: {error.strerror or 'no such folder'}.") from None
     if not any(name.endswith(SUFFIX) for name in files):
         raise InputError(f"{folder} has no ToolClad manifest (*{SUFFIX}).")
-    return pack(files)
+    return pack_files(files)

@@ -7,7 +7,7 @@ import typer
 
 from app.cli.errors import CommandFailed, ExitCode
 from app.cli.output import CommandOutput
-from app.cli.reports import operation_row, show_lint, show_servers, show_unread
+from app.cli.reports import build_operation_row, show_lint, show_servers, show_unread
 from app.cli.session import OfflineCommand, SessionContext
 from app.cli.values import (
     OverlayOption,
@@ -15,8 +15,8 @@ from app.cli.values import (
     ServerOption,
     ServerVariableOption,
     read_bytes,
+    read_server_options,
     read_text,
-    server_options,
 )
 
 if TYPE_CHECKING:
@@ -63,17 +63,17 @@ def check(
     output = ctx.obj.output
     content = read_bytes(file)
     text = None if overlay is None else read_text(overlay)
-    chosen = server_options(server, server_variable)
+    chosen = read_server_options(server, server_variable)
     options = ConvertOptions(url=document_url, base_url=base_url, root=root, overlay=text, **chosen)
     try:
-        with output.progress(f"Converting {file}") as progress:
+        with output.show_progress(f"Converting {file}") as progress:
             conversion = convert(content, options=options, progress=progress)
     except GatewayError as error:
         errors = [one.as_json() for one in error.errors]
         problem = {"title": error.title, "detail": error.detail, **({"errors": errors} if errors else {})}
         raise CommandFailed(problem) from None
     if output.is_structured:
-        output.document(_as_json(conversion))
+        output.write_document(_as_json(conversion))
     else:
         _show(output, conversion, only_problems=problems)
         if lint or not problems:
@@ -98,7 +98,7 @@ def _show(output: CommandOutput, conversion: "Conversion", *, only_problems: boo
     report = conversion.report
     operations = report.to_json()["operations"]
     rows = [
-        _row(operation)
+        _build_row(operation)
         for operation in operations
         if not only_problems
         or operation["outcome"] != "accepted"
@@ -106,8 +106,8 @@ def _show(output: CommandOutput, conversion: "Conversion", *, only_problems: boo
         or operation.get("slimmed")
     ]
     if rows:
-        output.table(("OUTCOME", "OPERATION", "TOOL", "TOKENS", "REMARKS"), rows)
-        output.text("")
+        output.write_table(("OUTCOME", "OPERATION", "TOOL", "TOKENS", "REMARKS"), rows)
+        output.write_text("")
     show_unread(output, [one.to_json() for one in report.unread])
     for warning in report.warnings:
         output.warn(f"Warning: {warning.pointer}: {warning.detail}".replace("Warning: :", "Warning:"))
@@ -116,7 +116,7 @@ def _show(output: CommandOutput, conversion: "Conversion", *, only_problems: boo
         output.warn(f"Warning: the file {path} is referred to and missing.")
     counts = report.counts
     slimmed = sum(bool(operation.slimming_steps) for operation in report.operations)
-    output.fields(
+    output.write_fields(
         [
             ("document", f"{conversion.title} {conversion.version}".strip()),
             ("operations", counts.operations),
@@ -131,6 +131,6 @@ def _show(output: CommandOutput, conversion: "Conversion", *, only_problems: boo
     )
 
 
-def _row(operation: Mapping[str, Any]) -> tuple[object, ...]:
-    outcome, key, name, remarks = operation_row(operation)
+def _build_row(operation: Mapping[str, Any]) -> tuple[object, ...]:
+    outcome, key, name, remarks = build_operation_row(operation)
     return (outcome, key, name, operation.get("tokens"), remarks)

@@ -34,7 +34,7 @@ def warn(sentence: str) -> None:
     typer.secho(f"utcp-gateway: {sentence}", fg="yellow", err=True)
 
 
-def settings_with(**options: Any) -> Settings:
+def read_settings(**options: Any) -> Settings:
     """Return the settings of the environment and `.env`, overridden by the options that are not None.
 
     Exit with 2 and a sentence where a setting is not valid.
@@ -61,7 +61,7 @@ def settings_with(**options: Any) -> Settings:
     return settings
 
 
-def database_message(error: Exception) -> str:
+def write_database_message(error: Exception) -> str:
     """Return the primary message of an error of PostgreSQL on one line, and its class.
 
     The details, which may hold values of rows, are left out.
@@ -75,7 +75,7 @@ def database_message(error: Exception) -> str:
 
 
 @contextmanager
-def operator_errors() -> Iterator[None]:
+def convert_operator_errors() -> Iterator[None]:
     """Exit with 1 and a sentence for errors of servers and of settings that are raised in a block."""
     try:
         yield
@@ -87,7 +87,7 @@ def operator_errors() -> Iterator[None]:
         fail(f"Redis cannot be used ({type(error).__name__}). Check --redis-url or REDIS_URL.")
     except (DBAPIError, PostgresError, CommandError) as error:
         fail(
-            f"PostgreSQL reported: {database_message(error)}. "
+            f"PostgreSQL reported: {write_database_message(error)}. "
             "Check --database-url or DATABASE_URL, and its log."
         )
     except OSError as error:

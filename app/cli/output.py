@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app.cli.table_layout import GAP, column_widths, short_time
+from app.cli.table_layout import GAP, choose_column_widths, shorten_time
 from app.core import exact_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def clean(value: object) -> str:
     return _UNSAFE.sub("\ufffd", str(value))
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Return a value as a table cell: lists with commas, None as "", objects as JSON, text on one line."""
     if value is None:
         return ""
@@ -74,7 +74,7 @@ def cell(value: object) -> str:
     if isinstance(value, Mapping):
         return clean(exact_json.dumps(value).decode())
     if isinstance(value, list | tuple):
-        return ", ".join(cell(item) for item in value)
+        return ", ".join(format_cell(item) for item in value)
     return clean(" ".join(str(value).split()))
 
 
@@ -94,24 +94,24 @@ def escape_json(text: str) -> str:
     )
 
 
-def shortened(text: object, *, length: int = 80) -> str:
+def shorten(text: object, *, length: int = 80) -> str:
     """Return a text on one line, cut to `length` characters."""
-    line = cell(text)
+    line = format_cell(text)
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-def names_of(value: Any) -> list[str]:
+def list_names(value: Any) -> list[str]:
     """Return what `-o name` writes of a JSON value, a line each: what commands take for each item of a list,
     or for the object itself. That is its id where it has one, else its name, else its provider or tool.
     """
     if isinstance(value, Mapping):
         items = next((value[member] for member in _ITEMS if isinstance(value.get(member), list)), None)
         if items is not None and not any(isinstance(value.get(member), str) for member in _NAMES):
-            return names_of(items)
+            return list_names(items)
         members = (*_NAMES, *_SUBJECTS)
         return [str(value[member]) for member in members if isinstance(value.get(member), str)][:1]
     if isinstance(value, list):
-        return [name for item in value for name in names_of(item)]
+        return [name for item in value for name in list_names(item)]
     return [] if value is None else [str(value)]
 
 
@@ -130,21 +130,21 @@ class CommandOutput:
         """Whether standard output is for a program: `document` is to be used, and neither tables nor text."""
         return self.format is not OutputFormat.TABLE
 
-    def document(self, value: Any) -> None:
+    def write_document(self, value: Any) -> None:
         """Write a JSON value on standard output in the chosen format; as JSON where that is a table."""
         if self.format is OutputFormat.YAML:
-            self.raw(_yaml(exact_json.without_decimals(value)))
+            self.write_raw(_write_yaml(exact_json.without_decimals(value)))
         elif self.format is OutputFormat.NAME:
-            self.raw("".join(f"{clean(name)}\n" for name in names_of(value)).encode())
+            self.write_raw("".join(f"{clean(name)}\n" for name in list_names(value)).encode())
         else:
-            self.raw(exact_json.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            self.write_raw(exact_json.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
-    def raw(self, content: bytes) -> None:
+    def write_raw(self, content: bytes) -> None:
         """Write bytes on standard output unchanged, and flush it."""
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
 
-    def text(self, line: str) -> None:
+    def write_text(self, line: str) -> None:
         """Write a line on standard output, without control characters."""
         _write(sys.stdout, clean(line))
 
@@ -154,9 +154,9 @@ class CommandOutput:
 
     def warn(self, line: str) -> None:
         """Write a line on standard error in yellow, without control characters."""
-        _write(sys.stderr, _coloured(sys.stderr, clean(line), _YELLOW))
+        _write(sys.stderr, _colour(sys.stderr, clean(line), _YELLOW))
 
-    def table(
+    def write_table(
         self,
         columns: Sequence[str],
         rows: Iterable[Sequence[object]],
@@ -188,7 +188,7 @@ class CommandOutput:
         ]
         # A part of an id is of no use.
         uncut = {index for index, name in enumerate(columns) if name == "ID"}
-        widths = column_widths(longest, ranked, self._out.width, uncut=uncut)
+        widths = choose_column_widths(longest, ranked, self._out.width, uncut=uncut)
         shown = [[row[index] for index in widths] for row in cells]
         table = _build_table([columns[index] for index in widths], shown)
         for (index, width), column in zip(widths.items(), table.columns, strict=True):
@@ -200,7 +200,7 @@ class CommandOutput:
         if hidden:
             self.note(f"Without {', '.join(hidden)}: a wider terminal or -o json shows it.")
 
-    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+    def write_fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values on standard output, a pair a line; leave out pairs without a value."""
         from rich.table import Table
         from rich.text import Text
@@ -213,21 +213,21 @@ class CommandOutput:
                 table.add_row(Text(name), Text(_format_cell(value, is_time=name.endswith(_TIME_FIELDS))))
         self._out.print(table)
 
-    def line(self, columns: Sequence[str], values: Sequence[object]) -> None:
+    def write_line(self, columns: Sequence[str], values: Sequence[object]) -> None:
         """Write the values of a row of a table on a line of standard output."""
-        self.text("  ".join(_format_row(columns, values)))
+        self.write_text("  ".join(_format_row(columns, values)))
 
-    def problem(self, problem: Mapping[str, Any]) -> None:
+    def write_problem(self, problem: Mapping[str, Any]) -> None:
         """Write problem details as sentences on standard error, with `-o json` and `yaml` on stdout, too."""
         if self.format in (OutputFormat.JSON, OutputFormat.YAML):
-            self.document(problem)
-        first, *others = sentences(problem)
-        _write(sys.stderr, _coloured(sys.stderr, "Error: ", _BOLD_RED) + clean(first))
+            self.write_document(problem)
+        first, *others = write_sentences(problem)
+        _write(sys.stderr, _colour(sys.stderr, "Error: ", _BOLD_RED) + clean(first))
         for line in others:
             _write(sys.stderr, f"  {clean(line)}")
 
     @contextmanager
-    def waiting(self, activity: str) -> Iterator[None]:
+    def show_waiting(self, activity: str) -> Iterator[None]:
         """Show `activity` on standard error during a block: a spinner on a terminal, a line elsewhere."""
         if sys.stderr.isatty():
             from rich.text import Text
@@ -240,7 +240,9 @@ class CommandOutput:
             yield
 
     @contextmanager
-    def progress(self, activity: str, *, is_announced: bool = False) -> Iterator[Callable[[int, int], None]]:
+    def show_progress(
+        self, activity: str, *, is_announced: bool = False
+    ) -> Iterator[Callable[[int, int], None]]:
         """Yield a function of (done, total) that shows progress on standard error: a bar on a terminal, else
         a line every few seconds; with `is_announced`, also one at the start.
         """
@@ -262,11 +264,11 @@ class CommandOutput:
 
     @cached_property
     def _out(self) -> "Console":
-        return _console(sys.stdout)
+        return _open_console(sys.stdout)
 
     @cached_property
     def _err(self) -> "Console":
-        return _console(sys.stderr)
+        return _open_console(sys.stderr)
 
 
 def _format_row(columns: Sequence[str], row: Sequence[object]) -> list[str]:
@@ -274,8 +276,8 @@ def _format_row(columns: Sequence[str], row: Sequence[object]) -> list[str]:
 
 
 def _format_cell(value: object, *, is_time: bool) -> str:
-    text = cell(value)
-    return short_time(text, datetime.now().astimezone()) if is_time and sys.stdout.isatty() else text
+    text = format_cell(value)
+    return shorten_time(text, datetime.now().astimezone()) if is_time and sys.stdout.isatty() else text
 
 
 def _build_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> "Table":
@@ -310,7 +312,7 @@ def _show_bar(console: "Console", activity: str) -> Iterator[Callable[[int, int]
         yield report
 
 
-def sentences(problem: Mapping[str, Any]) -> list[str]:
+def write_sentences(problem: Mapping[str, Any]) -> list[str]:
     """Return problem details (RFC 9457) as lines: title and detail, field errors, the upstream's response."""
     title = str(problem.get("title") or "Failed").rstrip(".")
     detail = str(problem.get("detail") or "").strip()
@@ -318,25 +320,25 @@ def sentences(problem: Mapping[str, Any]) -> list[str]:
     errors = problem.get("errors")
     field_errors = [one for one in errors if isinstance(one, Mapping)] if isinstance(errors, list) else []
     # A single field error often is the whole detail.
-    lines += [line for line in map(_field_error, field_errors) if not detail or detail not in line]
+    lines += [line for line in map(_write_field_error, field_errors) if not detail or detail not in line]
     if problem.get("upstream_status") is not None:
         lines.append(f"The upstream responded with HTTP {problem['upstream_status']}.")
     if problem.get("upstream_body") is not None:
-        lines.append("Its response: " + shortened(problem["upstream_body"], length=2_000))
+        lines.append("Its response: " + shorten(problem["upstream_body"], length=2_000))
     if problem.get("call_id"):
         lines.append(f"Call id: {problem['call_id']}")
     return lines
 
 
-def _field_error(error: Mapping[str, Any]) -> str:
+def _write_field_error(error: Mapping[str, Any]) -> str:
     pointer = str(error.get("pointer") or "")
     line = f"{pointer}: {error.get('detail')}" if pointer else str(error.get("detail"))
     if error.get("expected") is not None:
-        line += f" (expected: {cell(error['expected'])})"
+        line += f" (expected: {format_cell(error['expected'])})"
     return line
 
 
-def _yaml(value: Any) -> bytes:
+def _write_yaml(value: Any) -> bytes:
     """Return a JSON value as one YAML 1.1 document, members in their order, text in UTF-8."""
     import yaml
 
@@ -350,13 +352,13 @@ def _write(stream: Any, line: str) -> None:
     stream.flush()
 
 
-def _coloured(stream: Any, text: str, colour: str) -> str:
+def _colour(stream: Any, text: str, colour: str) -> str:
     """Return a text in a colour, where the stream is a terminal that takes colours (https://no-color.org)."""
     plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
     return text if plain else f"{colour}{text}{_PLAIN}"
 
 
-def _console(stream: Any) -> "Console":
+def _open_console(stream: Any) -> "Console":
     from rich.console import Console
 
     if stream.isatty():

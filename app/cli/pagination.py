@@ -73,9 +73,11 @@ def show_list(
     """
     page = fetch_list(session, path, query=query, paging=paging)
     if session.output.is_structured:
-        session.output.document(page)
+        session.output.write_document(page)
         return
-    session.output.table(columns, (row(item) for item in page["items"]), importance=importance or columns)
+    session.output.write_table(
+        columns, (row(item) for item in page["items"]), importance=importance or columns
+    )
     if page.get("next_cursor"):
         session.output.note(
             f"There are more items: --all, a larger --limit, or --cursor {page['next_cursor']}"

@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from app.cli.errors import InputError
-from app.cli.output import shortened
+from app.cli.output import shorten
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -21,7 +21,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import confirm, read_secret, read_text, url_path
+from app.cli.values import build_url_path, confirm, read_secret, read_text
 
 commands = typer.Typer(name="plugins", help="Ready providers, off until enabled.", no_args_is_help=True)
 
@@ -48,7 +48,7 @@ def list_plugins(
         query={"state": state},
         paging=paging,
         columns=columns,
-        row=_row,
+        row=_build_row,
         importance=("NAME", "STATE", "TITLE", "DESCRIPTION"),
     )
 
@@ -56,7 +56,7 @@ def list_plugins(
 @commands.command("show", cls=GatewayCommand)
 def show(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a plugin: its tools, and the settings and credentials that it takes and where to get them."""
-    _print(ctx.obj, ctx.obj.gateway.get(url_path("plugins", name)).json())
+    _print(ctx.obj, ctx.obj.gateway.get(build_url_path("plugins", name)).json())
 
 
 @commands.command("enable", cls=GatewayCommand)
@@ -100,14 +100,14 @@ def enable(
     terminal, credentials that are not given are asked for.
     """
     session = ctx.obj
-    plugin = session.gateway.get(url_path("plugins", name)).json()
-    credentials = _credentials(plugin, credential_env or (), credential or ())
+    plugin = session.gateway.get(build_url_path("plugins", name)).json()
+    credentials = _read_credentials(plugin, credential_env or (), credential or ())
     if sys.stdin.isatty() and document != "-":
-        credentials |= _prompted(session, plugin, credentials)
-    body: dict[str, Any] = {"settings": _settings(plugin, setting or ()), "credentials": credentials}
+        credentials |= _prompt_for_credentials(session, plugin, credentials)
+    body: dict[str, Any] = {"settings": _read_settings(plugin, setting or ()), "credentials": credentials}
     if document is not None:
         body["document"] = read_text(document)
-    found = session.gateway.send("PUT", url_path("plugins", name), json=body).json()
+    found = session.gateway.send("PUT", build_url_path("plugins", name), json=body).json()
     _print(session, found)
 
 
@@ -122,34 +122,34 @@ def disable(
     session = ctx.obj
     if not yes:
         confirm(f"Delete the provider and the toolset {name}, with their credentials?")
-    session.gateway.send("DELETE", url_path("plugins", name))
+    session.gateway.send("DELETE", build_url_path("plugins", name))
     if session.output.is_structured:
-        session.output.document({"disabled": name})
+        session.output.write_document({"disabled": name})
         return
     session.output.note(f"Disabled {name}.")
 
 
-def _credentials(
+def _read_credentials(
     plugin: Mapping[str, Any], variables: Iterable[str], sources: Iterable[str]
 ) -> dict[str, Any]:
     """Return the credentials that are given, by slot; raise InputError."""
     slots = {one["slot"]: one["environment"] for one in plugin.get("credentials") or ()}
-    found: dict[str, Any] = {}
+    credentials: dict[str, Any] = {}
     for written in variables:
         slot, mark, variable = written.rpartition("=")
-        slot = slot if mark else _slot_of(variable, slots, plugin["name"])
+        slot = slot if mark else _choose_slot(variable, slots, plugin["name"])
         if not os.environ.get(variable):
             raise InputError(f"The environment variable {variable} is not set.")
-        found[slot] = _value(os.environ[variable])
+        credentials[slot] = _read_value(os.environ[variable])
     for written in sources:
         slot, mark, source = written.partition("=")
         if not mark or not slot:
             raise InputError("--credential: write SLOT=SOURCE.")
-        found[slot] = _value(read_secret(source, prompt=f"Credential {slot}"))
-    return found
+        credentials[slot] = _read_value(read_secret(source, prompt=f"Credential {slot}"))
+    return credentials
 
 
-def _slot_of(variable: str, slots: Mapping[str, str], plugin: str) -> str:
+def _choose_slot(variable: str, slots: Mapping[str, str], plugin: str) -> str:
     """Return the slot whose credential usually has this variable, or the only slot."""
     named = [slot for slot, environment in slots.items() if environment == variable] or list(slots)
     if len(named) != 1:
@@ -158,18 +158,20 @@ def _slot_of(variable: str, slots: Mapping[str, str], plugin: str) -> str:
     return named[0]
 
 
-def _prompted(session: ClientSession, plugin: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _prompt_for_credentials(
+    session: ClientSession, plugin: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the credentials that a person types, of those that are required and neither given nor stored."""
-    found: dict[str, Any] = {}
-    for one in plugin.get("credentials") or ():
-        if one["slot"] in given or one["configured"] or not one["required"]:
+    credentials: dict[str, Any] = {}
+    for slot in plugin.get("credentials") or ():
+        if slot["slot"] in given or slot["configured"] or not slot["required"]:
             continue
-        session.output.note(f"{one['title']}: {one['help']} {one['url']}".rstrip())
-        found[one["slot"]] = _value(read_secret("-", prompt=one["title"]))
-    return found
+        session.output.note(f"{slot['title']}: {slot['help']} {slot['url']}".rstrip())
+        credentials[slot["slot"]] = _read_value(read_secret("-", prompt=slot["title"]))
+    return credentials
 
 
-def _value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     """Return a credential: a JSON object where the text is one."""
     text = text.strip()
     if text.startswith("{"):
@@ -180,40 +182,42 @@ def _value(text: str) -> Any:
     return text
 
 
-def _settings(plugin: Mapping[str, Any], written: Sequence[str]) -> dict[str, Any]:
+def _read_settings(plugin: Mapping[str, Any], written: Sequence[str]) -> dict[str, Any]:
     """Return the settings that are given, with the types that they have; raise InputError."""
-    types = {one["name"]: one["type"] for one in plugin.get("settings") or ()}
-    found: dict[str, Any] = {}
-    for one in written:
-        name, mark, text = one.partition("=")
+    types = {
+        written_setting["name"]: written_setting["type"] for written_setting in plugin.get("settings") or ()
+    }
+    settings: dict[str, Any] = {}
+    for written_setting in written:
+        name, mark, text = written_setting.partition("=")
         if not mark or not name:
-            raise InputError(f"--setting {one!r}: write NAME=VALUE.")
-        found[name] = text
+            raise InputError(f"--setting {written_setting!r}: write NAME=VALUE.")
+        settings[name] = text
         if types.get(name) in ("integer", "boolean"):
             try:
-                found[name] = orjson.loads(text)
+                settings[name] = orjson.loads(text)
             except orjson.JSONDecodeError:
                 raise InputError(f"--setting {name}: this is no {types[name]}.") from None
-    return found
+    return settings
 
 
-def _print(session: ClientSession, found: Mapping[str, Any]) -> None:
+def _print(session: ClientSession, plugin: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(plugin)
         return
     names = ("name", "title", "description", "state", "version", "enabled_version", "homepage", "toolset")
-    session.output.fields([(name.replace("_", " "), found.get(name)) for name in names])
-    session.output.text("")
-    session.output.table(("TOOL",), ((tool,) for tool in found.get("tools") or ()))
-    if found.get("settings"):
-        session.output.text("")
+    session.output.write_fields([(name.replace("_", " "), plugin.get(name)) for name in names])
+    session.output.write_text("")
+    session.output.write_table(("TOOL",), ((tool,) for tool in plugin.get("tools") or ()))
+    if plugin.get("settings"):
+        session.output.write_text("")
         rows = (
             (one["name"], one["value"] if one["value"] is not None else one["default"], one["title"])
-            for one in found["settings"]
+            for one in plugin["settings"]
         )
-        session.output.table(("SETTING", "VALUE", "TITLE"), rows)
-    if found.get("credentials"):
-        session.output.text("")
+        session.output.write_table(("SETTING", "VALUE", "TITLE"), rows)
+    if plugin.get("credentials"):
+        session.output.write_text("")
         stored = (
             (
                 one["slot"],
@@ -222,20 +226,20 @@ def _print(session: ClientSession, found: Mapping[str, Any]) -> None:
                 one["configured"],
                 f"{one['help']} {one['url']}".strip(),
             )
-            for one in found["credentials"]
+            for one in plugin["credentials"]
         )
-        session.output.table(("CREDENTIAL", "KIND", "ENVIRONMENT", "STORED", "WHERE TO GET IT"), stored)
-    if not found.get("is_allowed", True):
-        session.output.note(f"The operator has not allowed it: {found.get('requires_setting')} is not set.")
-    if found.get("is_outdated"):
-        session.output.note(f"The catalogue has version {found.get('version')}: enable it again.")
-    for tool in found.get("missing_tools") or ():
+        session.output.write_table(("CREDENTIAL", "KIND", "ENVIRONMENT", "STORED", "WHERE TO GET IT"), stored)
+    if not plugin.get("is_allowed", True):
+        session.output.note(f"The operator has not allowed it: {plugin.get('requires_setting')} is not set.")
+    if plugin.get("is_outdated"):
+        session.output.note(f"The catalogue has version {plugin.get('version')}: enable it again.")
+    for tool in plugin.get("missing_tools") or ():
         session.output.note(f"The document has no operation for the tool {tool}.")
 
 
-def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     version = item["version"] if item["enabled_version"] is None else item["enabled_version"]
     shown = f"{version} ({item['version']} in the catalogue)" if item["is_outdated"] else version
     return (
-        item["name"], item["state"], shown, len(item["tools"]), item["title"], shortened(item["description"]),
+        item["name"], item["state"], shown, len(item["tools"]), item["title"], shorten(item["description"]),
     )  # fmt: skip

@@ -4,15 +4,16 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import provider_names
+from app.cli.completion import complete_provider_names
 from app.cli.errors import InputError
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import read_json, url_path
+from app.cli.values import build_url_path, read_json
 
 commands = typer.Typer()
 
 NamesArgument = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="The providers.", autocompletion=provider_names)
+    list[str],
+    typer.Argument(metavar="NAME...", help="The providers.", autocompletion=complete_provider_names),
 ]
 
 
@@ -20,7 +21,7 @@ NamesArgument = Annotated[
 def edit(
     ctx: SessionContext,
     *,
-    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)],
+    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=complete_provider_names)],
     description: Annotated[str | None, typer.Option("--description", help="Another description.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag; may be repeated. They replace all its tags.")
@@ -57,9 +58,9 @@ def edit(
     if language is not None:
         body["language"] = language or None
     if limits is not None:
-        body["limits"] = _object(limits, option="--limits")
+        body["limits"] = _read_object(limits, option="--limits")
     if options is not None:
-        body["options"] = _object(options, option="--options")
+        body["options"] = _read_object(options, option="--options")
     if base_url is not None:
         body["options"] = {**body.get("options", {}), "base_url": base_url}
     if not body:
@@ -68,7 +69,7 @@ def edit(
         )
     changed = _patch(session, name, body, if_match=if_match)
     if session.output.is_structured:
-        session.output.document(changed)
+        session.output.write_document(changed)
         return
     session.output.note(f"Changed {name}: {', '.join(sorted(body))}.")
 
@@ -87,10 +88,10 @@ def resume(ctx: SessionContext, *, names: NamesArgument) -> None:
 
 def _set_enabled(session: ClientSession, names: list[str], *, enabled: bool, done: str) -> None:
     for name in names:
-        url_path("providers", name)
+        build_url_path("providers", name)
     changed = [_patch(session, name, {"enabled": enabled}) for name in names]
     if session.output.is_structured:
-        session.output.document(changed[0] if len(changed) == 1 else {"items": changed})
+        session.output.write_document(changed[0] if len(changed) == 1 else {"items": changed})
         return
     session.output.note(f"{done} {', '.join(names)}.")
 
@@ -99,13 +100,13 @@ def _patch(
     session: ClientSession, name: str, body: dict[str, Any], *, if_match: str | None = None
 ) -> dict[str, Any]:
     headers = {} if if_match is None else {"If-Match": if_match}
-    response = session.gateway.send("PATCH", url_path("providers", name), json=body, headers=headers)
+    response = session.gateway.send("PATCH", build_url_path("providers", name), json=body, headers=headers)
     changed: dict[str, Any] = response.json()
     return changed
 
 
-def _object(text: str, *, option: str) -> dict[str, Any]:
-    found = read_json(text, option=option)
-    if not isinstance(found, dict):
+def _read_object(text: str, *, option: str) -> dict[str, Any]:
+    value = read_json(text, option=option)
+    if not isinstance(value, dict):
         raise InputError(f"{option} must be a JSON object.")
-    return found
+    return value

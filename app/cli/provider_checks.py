@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import provider_names, tool_names
+from app.cli.completion import complete_provider_names, complete_tool_names
 from app.cli.errors import ExitCode
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -18,7 +18,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import url_path
+from app.cli.values import build_url_path
 
 commands = typer.Typer()
 
@@ -29,14 +29,16 @@ _EXIT_CODES = {"ok": ExitCode.OK, "degraded": ExitCode.PARTIAL}
 def check(
     ctx: SessionContext,
     *,
-    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)],
+    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=complete_provider_names)],
     probe: Annotated[
         bool,
         typer.Option("--probe", help="Call an operation without effects to see if credentials are accepted."),
     ] = False,
     tool: Annotated[
         str | None,
-        typer.Option("--tool", autocompletion=tool_names, help="The tool to call for that; it must be safe."),
+        typer.Option(
+            "--tool", autocompletion=complete_tool_names, help="The tool to call for that; it must be safe."
+        ),
     ] = None,
 ) -> None:
     """Check the origins, certificates and credentials of a provider.
@@ -45,24 +47,27 @@ def check(
     """
     session = ctx.obj
     body = {key: value for key, value in (("probe", probe or None), ("tool", tool)) if value is not None}
-    with session.output.waiting(f"Checking {name}"):
-        found = session.gateway.send("POST", url_path("providers", name, "check"), json=body).json()
+    with session.output.show_waiting(f"Checking {name}"):
+        result = session.gateway.send("POST", build_url_path("providers", name, "check"), json=body).json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(result)
     else:
         output = session.output
-        output.fields([("name", found["provider"]), ("status", found["status"])])
-        output.table(
-            ("ORIGIN", "STATUS", "HTTP", "MS", "CERTIFICATE UNTIL"), map(_origin_row, found["origins"])
+        output.write_fields([("name", result["provider"]), ("status", result["status"])])
+        output.write_table(
+            ("ORIGIN", "STATUS", "HTTP", "MS", "CERTIFICATE UNTIL"), map(_build_origin_row, result["origins"])
         )
-        if found["credentials"]:
-            rows = ((one["slot"], one["kind"], one["status"], one["tool"]) for one in found["credentials"])
-            output.table(("SLOT", "KIND", "STATUS", "TOOL"), rows)
-        for one in found["protocols"]:
-            output.fields([(f"{one['protocol']} ({one['tool']})", one["status"])])
-        for hint in found["hints"]:
+        if result["credentials"]:
+            rows = (
+                (protocol["slot"], protocol["kind"], protocol["status"], protocol["tool"])
+                for protocol in result["credentials"]
+            )
+            output.write_table(("SLOT", "KIND", "STATUS", "TOOL"), rows)
+        for protocol in result["protocols"]:
+            output.write_fields([(f"{protocol['protocol']} ({protocol['tool']})", protocol["status"])])
+        for hint in result["hints"]:
             output.warn(hint)
-    code = _EXIT_CODES.get(found["status"], ExitCode.FAILED)
+    code = _EXIT_CODES.get(result["status"], ExitCode.FAILED)
     if code is not ExitCode.OK:
         raise typer.Exit(code)
 
@@ -72,7 +77,8 @@ def health(
     ctx: SessionContext,
     *,
     provider: Annotated[
-        str | None, typer.Option("--provider", autocompletion=provider_names, help="Only this provider.")
+        str | None,
+        typer.Option("--provider", autocompletion=complete_provider_names, help="Only this provider."),
     ] = None,
     state: Annotated[
         str | None, typer.Option("--state", help="ok, degraded, failed, away, paused, unknown or pending.")
@@ -93,12 +99,12 @@ def health(
             "NAME", "STATE", "BREAKERS", "CALLS", "ERRORS", "P95 MS", "LAST ERROR", "CHECKED",
             "CERTIFICATE UNTIL",
         ),
-        row=_health_row,
+        row=_build_health_row,
         importance=("NAME", "STATE", "ERRORS", "CALLS", "LAST ERROR", "P95 MS", "CHECKED", "BREAKERS"),
     )  # fmt: skip
 
 
-def _origin_row(origin: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_origin_row(origin: Mapping[str, Any]) -> tuple[object, ...]:
     certificate = origin.get("certificate") or {}
     milliseconds = round(sum(step["milliseconds"] for step in origin["steps"]), 1)
     return (
@@ -110,7 +116,7 @@ def _origin_row(origin: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _health_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_health_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     breakers = sorted({breaker["state"].replace("_", " ") for breaker in item["breakers"]})
     last_error, last_check = item.get("last_error") or {}, item.get("last_check") or {}
     return (

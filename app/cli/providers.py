@@ -10,11 +10,11 @@ import orjson
 import typer
 
 from app.cli import provider_changes, provider_checks
-from app.cli.completion import provider_names
+from app.cli.completion import complete_provider_names
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.imports import import_from_url, send_import, without_secrets
-from app.cli.manifests import packed_manifests
-from app.cli.output import shortened, write_json
+from app.cli.manifests import pack_manifests
+from app.cli.output import shorten, write_json
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -33,11 +33,11 @@ from app.cli.values import (
     RootOption,
     ServerOption,
     ServerVariableOption,
+    build_url_path,
     confirm,
     read_bytes,
+    read_server_options,
     read_text,
-    server_options,
-    url_path,
 )
 from app.core import exact_json
 
@@ -45,7 +45,7 @@ commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_hel
 commands.add_typer(provider_checks.commands)
 commands.add_typer(provider_changes.commands)
 
-NameArgument = Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)]
+NameArgument = Annotated[str, typer.Argument(help="The provider.", autocompletion=complete_provider_names)]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 4 if an operation was skipped, too.")]
 YAML_TYPE, JSON_TYPE, ZIP_TYPE = "application/yaml", "application/json", "application/zip"
@@ -60,18 +60,18 @@ class ReadOptions:
     root: str | None
     follow_references: bool | None
 
-    def for_url(self) -> dict[str, Any]:
+    def build_for_url(self) -> dict[str, Any]:
         """Return the members of a `source` besides its URL."""
         follows = {} if self.follow_references is None else {"follow_references": self.follow_references}
-        return {**self._texts(), **follows}
+        return {**self._read_texts(), **follows}
 
-    def for_file(self) -> dict[str, str]:
+    def build_for_file(self) -> dict[str, str]:
         """Return the text fields of a multipart body; raise InputError for an option of URLs only."""
         if self.follow_references:
             raise InputError("--follow-references goes with a URL; send a zip archive of the files instead.")
-        return self._texts()
+        return self._read_texts()
 
-    def _texts(self) -> dict[str, str]:
+    def _read_texts(self) -> dict[str, str]:
         overlay = None if self.overlay is None else read_text(self.overlay)
         return {key: text for key, text in (("root", self.root), ("overlay", overlay)) if text is not None}
 
@@ -130,19 +130,19 @@ def add(
     activity = f"{'Previewing' if preview else 'Registering'} {without_secrets(source)}"
     named = {"base_url": base_url, "redirect_origin": redirect_origin}
     options = {key: value for key, value in named.items() if value}
-    options |= server_options(server, server_variable)
+    options |= read_server_options(server, server_variable)
     settings: dict[str, Any] = {"options": options, "tags": tag}
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
             settings |= {"language": language} if language else {}
-            body = {**settings, "name": name, "source": {"url": source, **reading.for_url()}}
+            body = {**settings, "name": name, "source": {"url": source, **reading.build_for_url()}}
             result = import_from_url(session, path, activity=activity, body=body)
         else:
-            content = packed_manifests(source) if Path(source).is_dir() else read_bytes(source)
-            media_type = _media_type(source, content)
-            texts = {**reading.for_file(), **({"language": language} if language else {})}
-            parts = [*_json_parts(settings), *_text_parts(texts)]
+            content = pack_manifests(source) if Path(source).is_dir() else read_bytes(source)
+            media_type = _guess_media_type(source, content)
+            texts = {**reading.build_for_file(), **({"language": language} if language else {})}
+            parts = [*_build_json_parts(settings), *_build_text_parts(texts)]
             upload: dict[str, Any] = {"content": content, "media_type": media_type}
             if parts:
                 upload = {"files": [*parts, ("file", ("document", content, media_type))]}
@@ -198,7 +198,7 @@ def list_providers(
         query={},
         paging=paging,
         columns=("NAME", "KIND", "TOOLS", "ENABLED", "ORIGINS", "DESCRIPTION"),
-        row=_row,
+        row=_build_row,
         importance=("NAME", "TOOLS", "ENABLED", "ORIGINS", "KIND"),
     )
 
@@ -207,24 +207,26 @@ def list_providers(
 def show_provider(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a provider: the source of its tools, its credential slots, its pending changes."""
     session = ctx.obj
-    found = session.gateway.get(url_path("providers", name)).json()
+    provider = session.gateway.get(build_url_path("providers", name)).json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(provider)
         return
     hidden = ("report", "credentials", "slots", "source", "pending")
-    session.output.fields((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
-    show_pending(session.output, found)
-    source = found.get("source") or {}
-    final_url = (found.get("report") or {}).get("final_url")
-    session.output.fields(
+    session.output.write_fields(
+        (key.replace("_", " "), value) for key, value in provider.items() if key not in hidden
+    )
+    show_pending(session.output, provider)
+    source = provider.get("source") or {}
+    final_url = (provider.get("report") or {}).get("final_url")
+    session.output.write_fields(
         [
             ("source", source.get("format")),
             ("fetched from", source.get("url")),
             ("redirects to", final_url),
         ]
     )
-    session.output.fields([("credentials", [one["slot"] for one in found["credentials"]])])
-    for slot in found["slots"]:
+    session.output.write_fields([("credentials", [one["slot"] for one in provider["credentials"]])])
+    for slot in provider["slots"]:
         if not slot["stored"]:
             session.output.note(
                 f"No credential in slot {slot['slot']} yet: utcp-gateway credentials set {name} ..."
@@ -246,32 +248,32 @@ def refresh(
     but not if the document does not have them.
     """
     session = ctx.obj
-    options = server_options(server, server_variable)
+    options = read_server_options(server, server_variable)
     if preview:
         if options:
             raise InputError(
                 "--preview goes with the stored server; leave out --server and --server-variable."
             )
-        path = url_path("providers", name, "refresh", "preview")
+        path = build_url_path("providers", name, "refresh", "preview")
         result = send_import(session, path, activity=f"Previewing a refresh of {name}")
         finish_import(session, {key: value for key, value in result.items() if key != "exists"})
         return
     before: dict[str, Any] = {}
     if options:
-        stored = session.gateway.get(url_path("providers", name)).json()["options"]
+        stored = session.gateway.get(build_url_path("providers", name)).json()["options"]
         before = {option: stored.get(option) for option in options}
         if "server_variables" in options:
             options["server_variables"] = {
                 **(stored.get("server_variables") or {}),
                 **options["server_variables"],
             }
-        session.gateway.send("PATCH", url_path("providers", name), json={"options": options})
-    path = url_path("providers", name, "refresh")
+        session.gateway.send("PATCH", build_url_path("providers", name), json={"options": options})
+    path = build_url_path("providers", name, "refresh")
     try:
         result = send_import(session, path, activity=f"Refreshing {name}")
     except ProblemResponse as error:
         if before and error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-            session.gateway.send("PATCH", url_path("providers", name), json={"options": before})
+            session.gateway.send("PATCH", build_url_path("providers", name), json={"options": before})
         raise
     finish_import(session, result)
 
@@ -288,18 +290,20 @@ def approve(
     Only what is shown is approved: if the provider changes in between, the gateway responds with 412.
     """
     session = ctx.obj
-    response = session.gateway.get(url_path("providers", name))
-    found = response.json()
+    response = session.gateway.get(build_url_path("providers", name))
+    result = response.json()
     if not session.output.is_structured:
-        show_pending(session.output, found)
-    if not yes and found.get("pending"):
+        show_pending(session.output, result)
+    if not yes and result.get("pending"):
         if session.output.is_structured:
-            write_json(found["pending"]["operations"], session.output.note)
+            write_json(result["pending"]["operations"], session.output.note)
         confirm("Approve these changes?")
     headers = {"If-Match": response.headers.get("etag", "*")}
-    approved = session.gateway.send("POST", url_path("providers", name, "approve"), headers=headers).json()
+    approved = session.gateway.send(
+        "POST", build_url_path("providers", name, "approve"), headers=headers
+    ).json()
     if session.output.is_structured:
-        session.output.document(approved)
+        session.output.write_document(approved)
         return
     session.output.note(f"Approved. {name} calls {', '.join(approved['origins'])}.")
 
@@ -309,29 +313,30 @@ def remove(
     ctx: SessionContext,
     *,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="The providers.", autocompletion=provider_names)
+        list[str],
+        typer.Argument(metavar="NAME...", help="The providers.", autocompletion=complete_provider_names),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove providers with their tools and credentials; their calls and events stay recorded."""
     session = ctx.obj
-    paths = [url_path("providers", name) for name in names]
+    paths = [build_url_path("providers", name) for name in names]
     if not yes:
         confirm(f"Remove {', '.join(names)} with all tools and credentials?")
     for path in paths:
         session.gateway.delete(path)
     if session.output.is_structured:
-        session.output.document({"removed": names})
+        session.output.write_document({"removed": names})
         return
     session.output.note(f"Removed {', '.join(names)}.")
 
 
-def _row(provider: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(provider: Mapping[str, Any]) -> tuple[object, ...]:
     members = ("name", "kind", "tool_count", "enabled", "origins")
-    return (*(provider.get(member) for member in members), shortened(provider.get("description"), length=60))
+    return (*(provider.get(member) for member in members), shorten(provider.get("description"), length=60))
 
 
-def _media_type(source: str, content: bytes) -> str:
+def _guess_media_type(source: str, content: bytes) -> str:
     if content[:4] == b"PK\x03\x04":
         return ZIP_TYPE
     if source.endswith((".yaml", ".yml")):
@@ -341,9 +346,9 @@ def _media_type(source: str, content: bytes) -> str:
     return JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else YAML_TYPE
 
 
-def _json_parts(settings: Mapping[str, Any]) -> Files:
+def _build_json_parts(settings: Mapping[str, Any]) -> Files:
     return [(name, (None, exact_json.dumps(value), JSON_TYPE)) for name, value in settings.items()]
 
 
-def _text_parts(texts: Mapping[str, str]) -> Files:
+def _build_text_parts(texts: Mapping[str, str]) -> Files:
     return [(name, (None, text.encode(), "text/plain")) for name, text in texts.items()]

@@ -34,7 +34,7 @@ def follow(
         try:
             with gateway.stream("GET", path, query=query, headers=headers) as response:
                 is_connected = True
-                for last, record in _records(response.iter_bytes()):
+                for last, record in _read_records(response.iter_bytes()):
                     if last not in recent:
                         recent[last] = None
                         yield record
@@ -47,9 +47,9 @@ def follow(
         time.sleep(_RECONNECT_SECONDS)
 
 
-def _records(chunks: Iterator[bytes]) -> Iterator[tuple[str, Any]]:
+def _read_records(chunks: Iterator[bytes]) -> Iterator[tuple[str, Any]]:
     """Yield the id and the record of each event; raise ProblemResponse for the last one."""
-    for fields in _events(chunks):
+    for fields in _read_events(chunks):
         try:
             value = orjson.loads(fields["data"])
         except orjson.JSONDecodeError:
@@ -59,7 +59,7 @@ def _records(chunks: Iterator[bytes]) -> Iterator[tuple[str, Any]]:
         yield fields["id"], value
 
 
-def _events(chunks: Iterator[bytes]) -> Iterator[dict[str, str]]:
+def _read_events(chunks: Iterator[bytes]) -> Iterator[dict[str, str]]:
     """Yield the fields of each event that has data; comments are heartbeats."""
     fields: dict[str, str] = {"event": "message", "id": ""}
     pending = b""

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.completion import key_ids, tool_names
+from app.cli.completion import complete_key_ids, complete_tool_names
 from app.cli.errors import InputError
-from app.cli.output import shortened
+from app.cli.output import shorten
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -21,7 +21,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import confirm, read_json, read_text, url_path
+from app.cli.values import build_url_path, confirm, read_json, read_text
 from app.core import exact_json
 
 commands = typer.Typer(
@@ -67,14 +67,20 @@ def list_recordings(
     paging = Paging(limit, everything, cursor, sort, q)
     importance = ("NAME", "CALLS", "UPDATED", "BYTES")
     show_list(
-        ctx.obj, "/recordings", query={}, paging=paging, columns=columns, row=_row, importance=importance
+        ctx.obj,
+        "/recordings",
+        query={},
+        paging=paging,
+        columns=columns,
+        row=_build_row,
+        importance=importance,
     )
 
 
 @commands.command("show", cls=GatewayCommand)
 def show(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a recording, without its calls."""
-    _print(ctx.obj, ctx.obj.gateway.get(url_path("recordings", name)).json())
+    _print(ctx.obj, ctx.obj.gateway.get(build_url_path("recordings", name)).json())
 
 
 @commands.command("create", cls=GatewayCommand)
@@ -88,7 +94,7 @@ def create(
     strict: StrictOption = None,
 ) -> None:
     """Create an empty recording, for keys and toolsets that record."""
-    body = {"name": name, **_members(description, ignore, after_last, strict)}
+    body = {"name": name, **_build_members(description, ignore, after_last, strict)}
     _print(ctx.obj, ctx.obj.gateway.send("POST", "/recordings", json=body).json())
 
 
@@ -104,11 +110,11 @@ def edit(
     if_match: IfMatchOption = None,
 ) -> None:
     """Change a recording; what is not given stays as it is."""
-    body = _members(description, ignore, after_last, strict)
+    body = _build_members(description, ignore, after_last, strict)
     if not body:
         raise InputError("Give what is to be changed, e.g. --ignore or --after-last.")
     headers = {} if if_match is None else {"If-Match": if_match}
-    changed = ctx.obj.gateway.send("PATCH", url_path("recordings", name), json=body, headers=headers)
+    changed = ctx.obj.gateway.send("PATCH", build_url_path("recordings", name), json=body, headers=headers)
     _print(ctx.obj, changed.json())
 
 
@@ -125,7 +131,7 @@ def delete(
     if not yes:
         confirm(f"Delete the recording {name}?")
     headers = {} if if_match is None else {"If-Match": if_match}
-    session.gateway.send("DELETE", url_path("recordings", name), headers=headers)
+    session.gateway.send("DELETE", build_url_path("recordings", name), headers=headers)
     _print_done(session, {"deleted": name}, f"Deleted {name}.")
 
 
@@ -138,10 +144,10 @@ def export(
 ) -> None:
     """Write a recording as JSON, for a repository: it has no secret, and each gateway can import it."""
     session = ctx.obj
-    document = session.gateway.get(url_path("recordings", name, "export")).json()
+    document = session.gateway.get(build_url_path("recordings", name, "export")).json()
     content = exact_json.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     if file == "-":
-        session.output.raw(content)
+        session.output.write_raw(content)
         return
     try:
         Path(file).write_bytes(content)
@@ -160,7 +166,7 @@ def import_recording(
 ) -> None:
     """Create or replace a recording by what `recordings export` wrote."""
     document = read_json(read_text(file), option=file)
-    _print(ctx.obj, ctx.obj.gateway.send("PUT", url_path("recordings", name), json=document).json())
+    _print(ctx.obj, ctx.obj.gateway.send("PUT", build_url_path("recordings", name), json=document).json())
 
 
 @commands.command("calls", cls=GatewayCommand)
@@ -169,7 +175,8 @@ def calls(
     *,
     name: NameArgument,
     tool: Annotated[
-        str | None, typer.Option("--tool", autocompletion=tool_names, help="Only calls of this tool.")
+        str | None,
+        typer.Option("--tool", autocompletion=complete_tool_names, help="Only calls of this tool."),
     ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
@@ -180,7 +187,7 @@ def calls(
     """List the calls of a recording, with their arguments."""
     columns = ("POSITION", "TOOL", "ARGUMENTS", "KIND", "STATUS", "BYTES", "RECORDED", "ID")
     paging = Paging(limit, everything, cursor, sort, q)
-    path = url_path("recordings", name, "interactions")
+    path = build_url_path("recordings", name, "interactions")
     show_list(
         ctx.obj,
         path,
@@ -201,7 +208,9 @@ def call(
 ) -> None:
     """Show one call of a recording, with its arguments and its response."""
     session = ctx.obj
-    session.output.document(session.gateway.get(url_path("recordings", name, "interactions", call_id)).json())
+    session.output.write_document(
+        session.gateway.get(build_url_path("recordings", name, "interactions", call_id)).json()
+    )
 
 
 @commands.command("delete-call", cls=GatewayCommand)
@@ -213,7 +222,7 @@ def delete_call(
 ) -> None:
     """Delete one call of a recording."""
     session = ctx.obj
-    session.gateway.delete(url_path("recordings", name, "interactions", call_id))
+    session.gateway.delete(build_url_path("recordings", name, "interactions", call_id))
     _print_done(session, {"deleted": call_id}, f"Deleted {call_id}.")
 
 
@@ -225,21 +234,23 @@ def run(
     key_id: Annotated[
         str | None,
         typer.Option(
-            "--key-id", autocompletion=key_ids, help="Let the calls of this key that name no run begin anew."
+            "--key-id",
+            autocompletion=complete_key_ids,
+            help="Let the calls of this key that name no run begin anew.",
         ),
     ] = None,
 ) -> None:
     """Begin a run of replays, and print its name for the header X-Recording-Run."""
     session = ctx.obj
     body = {} if key_id is None else {"key_id": key_id}
-    made = session.gateway.send("POST", url_path("recordings", name, "runs"), json=body).json()
+    run_state = session.gateway.send("POST", build_url_path("recordings", name, "runs"), json=body).json()
     if session.output.is_structured:
-        session.output.document(made)
+        session.output.write_document(run_state)
         return
-    session.output.text(made["run"])
+    session.output.write_text(run_state["run"])
 
 
-def _members(
+def _build_members(
     description: str | None, ignore: list[str] | None, after_last: str | None, strict: bool | None
 ) -> dict[str, Any]:
     """Return the members of a request that the options give."""
@@ -249,31 +260,31 @@ def _members(
     return body | ({"options": options} if options else {})
 
 
-def _print(session: ClientSession, found: Mapping[str, Any]) -> None:
+def _print(session: ClientSession, recording: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(recording)
         return
-    options = found.get("options") or {}
+    options = recording.get("options") or {}
     names = ("name", "description", "interactions", "bytes", "omitted", "version")
-    fields = [(name, found.get(name)) for name in names]
+    fields = [(name, recording.get(name)) for name in names]
     fields += [(name.replace("_", " "), options.get(name)) for name in ("ignored", "after_last", "strict")]
     times = ("created_at", "updated_at", "used_at")
-    session.output.fields([*fields, *((name.replace("_", " "), found.get(name)) for name in times)])
+    session.output.write_fields([*fields, *((name.replace("_", " "), recording.get(name)) for name in times)])
 
 
 def _print_done(session: ClientSession, document: Mapping[str, Any], note: str) -> None:
     if session.output.is_structured:
-        session.output.document(document)
+        session.output.write_document(document)
         return
     session.output.note(note)
 
 
-def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     names = ("name", "interactions", "bytes", "omitted", "updated_at", "used_at")
-    return (*(item.get(name) for name in names), shortened(item.get("description")))
+    return (*(item.get(name) for name in names), shorten(item.get("description")))
 
 
 def _call_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     text = item.get("arguments_text") or exact_json.dumps(item.get("arguments")).decode()
-    begin = (item.get("position"), item.get("tool"), shortened(text))
+    begin = (item.get("position"), item.get("tool"), shorten(text))
     return (*begin, *(item.get(name) for name in ("kind", "status", "size", "recorded_at", "id")))

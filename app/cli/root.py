@@ -135,7 +135,7 @@ class RootCommand(TyperGroup):
             return super().invoke(ctx)
         except CommandFailed as failed:
             session: ClientSession = ctx.obj
-            session.output.problem(failed.problem)
+            session.output.write_problem(failed.problem)
             if failed.hint:
                 session.output.note(f"Hint: {failed.hint}")
             elif isinstance(failed, ProblemResponse) and failed.status == 401 and not session.has_key:
@@ -148,12 +148,12 @@ class RootCommand(TyperGroup):
 def load_command(name: str) -> Any:
     """Import and return a command of the root by its name."""
     entry = COMMANDS[name]
-    found = getattr(import_module(f"app.cli.{entry.module}"), entry.attribute)
+    command = getattr(import_module(f"app.cli.{entry.module}"), entry.attribute)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP_OPTIONS)
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found)
+    if isinstance(command, typer.Typer):
+        alone.add_typer(command)
         return get_group(alone).commands[name]
-    alone.command(name, cls=entry.kind)(found)
+    alone.command(name, cls=entry.kind)(command)
     return get_command(alone)
 
 

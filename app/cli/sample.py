@@ -19,7 +19,7 @@ class SampleError(Exception):
     """The sample API cannot be served; the text is a sentence for the operator."""
 
 
-def checkout() -> Path | None:
+def find_checkout() -> Path | None:
     """Return the checkout that this code runs from, None for an installed wheel: it has no examples."""
     root = Path(__file__).parents[2]
     needed = ("pyproject.toml", "examples/library_api/__main__.py")
@@ -27,14 +27,14 @@ def checkout() -> Path | None:
 
 
 @contextmanager
-def sample_api(data_dir: Path, *, port: int, host: str = "127.0.0.1") -> Iterator[dict[str, Any]]:
+def serve_sample_api(data_dir: Path, *, port: int, host: str = "127.0.0.1") -> Iterator[dict[str, Any]]:
     """Serve the sample API in a child process, and yield the body for `POST /providers` that registers it.
 
     Its credentials are in `<data_dir>/sample.json`. Port 0 takes a free one. The child ends with the block,
     and also when this process dies. Raise SampleError where there is no checkout, the port is in use, or the
     child does not start.
     """
-    root = checkout()
+    root = find_checkout()
     if root is None:
         raise SampleError("The sample API is not installed: it is in examples/ of the sources.")
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,12 +50,12 @@ def sample_api(data_dir: Path, *, port: int, host: str = "127.0.0.1") -> Iterato
         start_new_session=True,
     )
     try:
-        yield registration_of(child)
+        yield read_registration(child)
     finally:
         stop(child)
 
 
-def registration_of(child: "subprocess.Popen[str]", *, timeout: float = _START_SECONDS) -> dict[str, Any]:
+def read_registration(child: "subprocess.Popen[str]", *, timeout: float = _START_SECONDS) -> dict[str, Any]:
     """Return what a child announces on standard output once it serves; raise SampleError for an error.
 
     A child that announces nothing for `timeout` seconds is killed.

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import key_ids, tool_names
-from app.cli.output import shortened
+from app.cli.completion import complete_key_ids, complete_tool_names
+from app.cli.output import shorten
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -29,11 +29,11 @@ commands = typer.Typer(
 def show(ctx: SessionContext) -> None:
     """Show how much was learned, and by which settings."""
     session = ctx.obj
-    found = session.gateway.get("/search/usage").json()
+    usage = session.gateway.get("/search/usage").json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(usage)
         return
-    session.output.fields([(name.replace("_", " "), value) for name, value in found.items()])
+    session.output.write_fields([(name.replace("_", " "), value) for name, value in usage.items()])
 
 
 @commands.command("delete", cls=GatewayCommand)
@@ -42,12 +42,14 @@ def delete(
     *,
     tool: Annotated[
         str | None,
-        typer.Option("--tool", autocompletion=tool_names, help="Only what was learned of this tool."),
+        typer.Option(
+            "--tool", autocompletion=complete_tool_names, help="Only what was learned of this tool."
+        ),
     ] = None,
     key_id: Annotated[
         str | None,
         typer.Option(
-            "--key-id", autocompletion=key_ids, help="Only what was learned from the key of this id."
+            "--key-id", autocompletion=complete_key_ids, help="Only what was learned from the key of this id."
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -63,7 +65,7 @@ def delete(
     query = {name: value for name, value in (("tool", tool), ("key_id", key_id)) if value is not None}
     session.gateway.send("DELETE", "/search/usage", query=query)
     if session.output.is_structured:
-        session.output.document({"deleted": True, **query})
+        session.output.write_document({"deleted": True, **query})
         return
     session.output.note(f"Deleted {which}.")
 
@@ -81,9 +83,9 @@ def queries(
     """List the texts of searches, where the gateway stores them, and what was called after them."""
     columns = ("TIME", "KEY", "QUERY", "SHOWN", "CALLED")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/search/usage/queries", query={}, paging=paging, columns=columns, row=_row)
+    show_list(ctx.obj, "/search/usage/queries", query={}, paging=paging, columns=columns, row=_build_row)
 
 
-def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     shown, called = item.get("tools") or [], item.get("called") or []
-    return item.get("at"), item.get("key_id"), shortened(item.get("query")), len(shown), ", ".join(called)
+    return item.get("at"), item.get("key_id"), shorten(item.get("query")), len(shown), ", ".join(called)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import tool_names, toolset_names
+from app.cli.completion import complete_tool_names, complete_toolset_names
 from app.cli.errors import InputError
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -18,7 +18,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import read_bytes, read_json, read_text, url_path
+from app.cli.values import build_url_path, read_bytes, read_json, read_text
 
 synonyms = typer.Typer(name="synonyms", help="Terms that mean the same.", no_args_is_help=True)
 pins = typer.Typer(
@@ -42,18 +42,21 @@ ToolOption = Annotated[
     list[str],
     typer.Option(
         "--tool",
-        autocompletion=tool_names,
+        autocompletion=complete_tool_names,
         help="A tool that comes first, in the order given; may be repeated.",
     ),
 ]
 ToolsetOption = Annotated[
     str | None,
     typer.Option(
-        "--toolset", autocompletion=toolset_names, help="Only in searches of this toolset; otherwise in all."
+        "--toolset",
+        autocompletion=complete_toolset_names,
+        help="Only in searches of this toolset; otherwise in all.",
     ),
 ]
 ToolsetFilter = Annotated[
-    str | None, typer.Option("--toolset", autocompletion=toolset_names, help="Only those of this toolset.")
+    str | None,
+    typer.Option("--toolset", autocompletion=complete_toolset_names, help="Only those of this toolset."),
 ]
 IfMatchOption = Annotated[
     str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
@@ -81,7 +84,7 @@ def list_synonyms(
         query=query,
         paging=paging,
         columns=columns,
-        row=_synonyms_row,
+        row=_build_synonyms_row,
         importance=("ID", "TERMS", "TOOLSET"),
     )
 
@@ -89,7 +92,7 @@ def list_synonyms(
 @synonyms.command("show", cls=GatewayCommand)
 def show_synonyms(ctx: SessionContext, *, set_id: IdArgument) -> None:
     """Show a set of synonyms."""
-    _print_synonyms(ctx.obj, ctx.obj.gateway.get(url_path("search", "synonyms", set_id)).json())
+    _print_synonyms(ctx.obj, ctx.obj.gateway.get(build_url_path("search", "synonyms", set_id)).json())
 
 
 @synonyms.command("add", cls=GatewayCommand)
@@ -101,7 +104,7 @@ def add_synonyms(
     toolset: ToolsetOption = None,
 ) -> None:
     """Add a set of synonyms, e.g. `add voucher coupon 'gift card'`, or `add k8s --expand-to kubernetes`."""
-    body = _synonyms_body(terms, expand_to, toolset)
+    body = _build_synonyms_body(terms, expand_to, toolset)
     _print_synonyms(ctx.obj, ctx.obj.gateway.send("POST", "/search/synonyms", json=body).json())
 
 
@@ -116,16 +119,16 @@ def replace_synonyms(
     if_match: IfMatchOption = None,
 ) -> None:
     """Replace a set of synonyms by these terms."""
-    body = _synonyms_body(terms, expand_to, toolset)
-    path = url_path("search", "synonyms", set_id)
-    changed = ctx.obj.gateway.send("PUT", path, json=body, headers=_if_match(if_match))
+    body = _build_synonyms_body(terms, expand_to, toolset)
+    path = build_url_path("search", "synonyms", set_id)
+    changed = ctx.obj.gateway.send("PUT", path, json=body, headers=_build_if_match(if_match))
     _print_synonyms(ctx.obj, changed.json())
 
 
 @synonyms.command("remove", cls=GatewayCommand)
 def remove_synonyms(ctx: SessionContext, *, set_id: IdArgument, if_match: IfMatchOption = None) -> None:
     """Delete a set of synonyms."""
-    _remove(ctx.obj, url_path("search", "synonyms", set_id), set_id, if_match)
+    _remove(ctx.obj, build_url_path("search", "synonyms", set_id), set_id, if_match)
 
 
 @synonyms.command("export", cls=GatewayCommand)
@@ -136,10 +139,10 @@ def export_synonyms(ctx: SessionContext, *, toolset: ToolsetOption = None) -> No
     session = ctx.obj
     text = session.gateway.get(_TEXT_PATH, query={"toolset": toolset}).body.decode()
     if session.output.is_structured:
-        session.output.document({"synonyms": text})
+        session.output.write_document({"synonyms": text})
         return
     for line in text.splitlines():
-        session.output.text(line)
+        session.output.write_text(line)
 
 
 @synonyms.command("import", cls=GatewayCommand)
@@ -154,12 +157,12 @@ def import_synonyms(
     it. Importing it again changes nothing.
     """
     session = ctx.obj
-    headers = {"Content-Type": "text/plain", **_if_match(if_match)}
+    headers = {"Content-Type": "text/plain", **_build_if_match(if_match)}
     result = session.gateway.send(
         "PUT", _TEXT_PATH, query={"toolset": toolset}, content=read_bytes(file), headers=headers
     ).json()
     if session.output.is_structured:
-        session.output.document(result)
+        session.output.write_document(result)
         return
     session.output.note(
         f"Created {result['created']} sets of synonyms, deleted {result['deleted']}; "
@@ -196,7 +199,7 @@ def list_pins(
 @pins.command("show", cls=GatewayCommand)
 def show_pin(ctx: SessionContext, *, pin_id: IdArgument) -> None:
     """Show a pinned result, and which of its tools have no effect now."""
-    _print_pin(ctx.obj, ctx.obj.gateway.get(url_path("search", "pins", pin_id)).json())
+    _print_pin(ctx.obj, ctx.obj.gateway.get(build_url_path("search", "pins", pin_id)).json())
 
 
 @pins.command("add", cls=GatewayCommand)
@@ -220,15 +223,15 @@ def replace_pin(
 ) -> None:
     """Replace a pinned result by this query and these tools."""
     body = {"query": query, "tools": tool, "toolset": toolset}
-    path = url_path("search", "pins", pin_id)
-    changed = ctx.obj.gateway.send("PUT", path, json=body, headers=_if_match(if_match))
+    path = build_url_path("search", "pins", pin_id)
+    changed = ctx.obj.gateway.send("PUT", path, json=body, headers=_build_if_match(if_match))
     _print_pin(ctx.obj, changed.json())
 
 
 @pins.command("remove", cls=GatewayCommand)
 def remove_pin(ctx: SessionContext, *, pin_id: IdArgument, if_match: IfMatchOption = None) -> None:
     """Delete a pinned result."""
-    _remove(ctx.obj, url_path("search", "pins", pin_id), pin_id, if_match)
+    _remove(ctx.obj, build_url_path("search", "pins", pin_id), pin_id, if_match)
 
 
 @pins.command("export", cls=GatewayCommand)
@@ -236,7 +239,9 @@ def export_pins(ctx: SessionContext) -> None:
     """Write all pinned results as JSON to standard output, for `pins import`."""
     session = ctx.obj
     members = ("query", "tools", "toolset")
-    session.output.document({"pins": [{name: pin[name] for name in members} for pin in _all_pins(session)]})
+    session.output.write_document(
+        {"pins": [{name: pin[name] for name in members} for pin in _list_all_pins(session)]}
+    )
 
 
 @pins.command("import", cls=GatewayCommand)
@@ -251,24 +256,24 @@ def import_pins(
     given = document.get("pins") if isinstance(document, dict) else None
     if not isinstance(given, list) or not all(isinstance(one, dict) and "query" in one for one in given):
         raise InputError(f"{file} is not what `pins export` wrote.")
-    stored = {(pin["toolset"], pin["query"]): pin for pin in _all_pins(session)}
+    stored = {(pin["toolset"], pin["query"]): pin for pin in _list_all_pins(session)}
     changed = 0
     for one in given:
         known = stored.get((one.get("toolset"), one["query"]))
         if known is None:
             session.gateway.send("POST", "/search/pins", json=one)
         elif known["tools"] != one.get("tools"):
-            session.gateway.send("PUT", url_path("search", "pins", known["id"]), json=one)
+            session.gateway.send("PUT", build_url_path("search", "pins", known["id"]), json=one)
         else:
             continue
         changed += 1
     if session.output.is_structured:
-        session.output.document({"imported": len(given), "changed": changed})
+        session.output.write_document({"imported": len(given), "changed": changed})
         return
     session.output.note(f"Imported {len(given)} pinned results; {len(given) - changed} were there already.")
 
 
-def _all_pins(session: ClientSession) -> Iterator[Mapping[str, Any]]:
+def _list_all_pins(session: ClientSession) -> Iterator[Mapping[str, Any]]:
     cursor = None
     while True:
         page = session.gateway.get("/search/pins", query={"limit": 200, "cursor": cursor}).json()
@@ -278,31 +283,33 @@ def _all_pins(session: ClientSession) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def _synonyms_body(terms: list[str], expand_to: list[str] | None, toolset: str | None) -> dict[str, Any]:
+def _build_synonyms_body(
+    terms: list[str], expand_to: list[str] | None, toolset: str | None
+) -> dict[str, Any]:
     return {"terms": terms, "expand_to": expand_to or None, "toolset": toolset}
 
 
-def _if_match(tag: str | None) -> dict[str, str]:
+def _build_if_match(tag: str | None) -> dict[str, str]:
     return {} if tag is None else {"If-Match": tag}
 
 
 def _remove(session: ClientSession, path: str, removed: str, if_match: str | None) -> None:
-    session.gateway.send("DELETE", path, headers=_if_match(if_match))
+    session.gateway.send("DELETE", path, headers=_build_if_match(if_match))
     if session.output.is_structured:
-        session.output.document({"removed": removed})
+        session.output.write_document({"removed": removed})
         return
     session.output.note(f"Removed {removed}.")
 
 
-def _written(item: Mapping[str, Any]) -> str:
+def _write_synonyms(item: Mapping[str, Any]) -> str:
     """Return a set of synonyms as a line of their text form."""
     terms = ", ".join(item["terms"])
     expand_to = item.get("expand_to")
     return terms if expand_to is None else f"{terms} => {', '.join(expand_to)}"
 
 
-def _synonyms_row(item: Mapping[str, Any]) -> tuple[object, ...]:
-    return (_written(item), item.get("toolset"), item.get("updated_at"), item["id"])
+def _build_synonyms_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+    return (_write_synonyms(item), item.get("toolset"), item.get("updated_at"), item["id"])
 
 
 def _pin_row(item: Mapping[str, Any]) -> tuple[object, ...]:
@@ -313,19 +320,19 @@ def _pin_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _print_synonyms(session: ClientSession, found: Mapping[str, Any]) -> None:
+def _print_synonyms(session: ClientSession, synonyms: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(synonyms)
         return
-    others = tuple((name, found.get(name)) for name in ("toolset", "version", "id"))
-    session.output.fields((("synonyms", _written(found)), *others))
+    others = tuple((name, synonyms.get(name)) for name in ("toolset", "version", "id"))
+    session.output.write_fields((("synonyms", _write_synonyms(synonyms)), *others))
 
 
-def _print_pin(session: ClientSession, found: Mapping[str, Any]) -> None:
+def _print_pin(session: ClientSession, pin: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(pin)
         return
-    others = tuple((name, found.get(name)) for name in ("toolset", "version", "id"))
-    session.output.fields((("query", found["query"]), ("tools", ", ".join(found["tools"])), *others))
-    for problem in found.get("problems") or ():
+    others = tuple((name, pin.get(name)) for name in ("toolset", "version", "id"))
+    session.output.write_fields((("query", pin["query"]), ("tools", ", ".join(pin["tools"])), *others))
+    for problem in pin.get("problems") or ():
         session.output.note(f"{problem['name']}: {problem['detail']}")

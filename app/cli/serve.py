@@ -15,16 +15,16 @@ from pathlib import Path
 from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
-from app.cli.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
+from app.cli.embedded import EmbeddedFailed, EmbeddedServers, read_sealing_key
 from app.cli.errors import OperatorError
-from app.cli.listener import Listener, listening
-from app.cli.operator_commands import fail, operator_errors, settings_with, warn
-from app.cli.sample import checkout, sample_api
-from app.cli.server import GatewayServer, server_config
-from app.cli.welcome import Welcome, console_address, welcome
+from app.cli.listener import Listener, listen_on
+from app.cli.operator_commands import convert_operator_errors, fail, read_settings, warn
+from app.cli.sample import find_checkout, serve_sample_api
+from app.cli.server import GatewayServer, build_server_config
+from app.cli.welcome import Welcome, build_console_address, greet
 from app.cli.workers import Workers
 from app.core.settings import Settings
-from app.core.telemetry.tracing import tracer_class
+from app.core.telemetry.tracing import load_tracer_class
 from app.security.vault import KeyRing
 from app.storage.database import Database, migrate, schema_state
 from app.storage.redis import REDIS_ERRORS, connect
@@ -45,15 +45,15 @@ def serve(
     sample: bool | None,
 ) -> None:
     """Serve until a signal ends it. The parameters are settings; None leaves one to the environment."""
-    settings = settings_with(
+    settings = read_settings(
         host=host, port=port, workers=workers, database_url=database_url, redis_url=redis_url,
         data_dir=data_dir, sample=sample,
     )  # fmt: skip
     if (settings.database_url is None) != (settings.redis_url is None):
         fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
-    with operator_errors(), exit_on_sigterm(), ExitStack() as stack:
-        tracer_class(settings)
-        listener = stack.enter_context(listening(settings.host, settings.port))
+    with convert_operator_errors(), exit_on_sigterm(), ExitStack() as stack:
+        load_tracer_class(settings)
+        listener = stack.enter_context(listen_on(settings.host, settings.port))
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         greeting = (
             start_embedded(settings, stack) if settings.database_url is None else check_servers(settings)
@@ -62,7 +62,7 @@ def serve(
             metrics = stack.enter_context(tempfile.TemporaryDirectory(prefix="utcp-gateway-metrics-"))
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
         export_settings(settings)
-        threading.Thread(target=welcome, args=(greeting,), daemon=True).start()
+        threading.Thread(target=greet, args=(greeting,), daemon=True).start()
         run(settings, listener)
 
 
@@ -71,7 +71,7 @@ def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
     servers = EmbeddedServers(settings.data_dir)
     running = servers.start()
     stack.callback(servers.stop)
-    stack.enter_context(watchdog(servers))
+    stack.enter_context(watch_servers(servers))
     os.environ |= {
         "DATABASE_URL": running.database_url,
         "REDIS_URL": running.redis_url,
@@ -79,20 +79,22 @@ def start_embedded(settings: Settings, stack: ExitStack) -> Welcome:
         "ALLOW_NETWORKS": ",".join(settings.allow_networks) or LOOPBACK,
     }
     if settings.sealing_keys is None and settings.sealing_keys_file is None:
-        os.environ["SEALING_KEYS"] = sealing_key(settings.data_dir)
+        os.environ["SEALING_KEYS"] = read_sealing_key(settings.data_dir)
     asyncio.run(migrate(running.database_url))
     greeting = Welcome.prepare(
-        settings_with(data_dir=settings.data_dir), address=settings.base_url, local=local_address(settings)
+        read_settings(data_dir=settings.data_dir),
+        address=settings.base_url,
+        local=build_local_address(settings),
     )
     # By default the sample is served where it is there: a wheel has no examples.
-    if settings.sample and (checkout() is not None or "sample" in settings.model_fields_set):
-        sample = stack.enter_context(sample_api(settings.data_dir, port=settings.sample_port))
+    if settings.sample and (find_checkout() is not None or "sample" in settings.model_fields_set):
+        sample = stack.enter_context(serve_sample_api(settings.data_dir, port=settings.sample_port))
         greeting = greeting.with_sample(sample)
     return greeting
 
 
 @contextmanager
-def watchdog(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
+def watch_servers(servers: EmbeddedServers, *, every: float = 1.0) -> Iterator[None]:
     """Stop the gateway when an embedded server ends during a block, and raise EmbeddedFailed at its end.
 
     `every` is in seconds.
@@ -126,7 +128,7 @@ def check_servers(settings: Settings) -> Welcome:
     """
     assert settings.database_url is not None  # noqa: S101 - `serve` has checked it
     assert settings.redis_url is not None  # noqa: S101
-    ring = KeyRing.parse(settings.key_ring())
+    ring = KeyRing.parse(settings.read_key_ring())
     redis, database = settings.redis_url.get_secret_value(), settings.database_url.get_secret_value()
 
     async def check() -> str:
@@ -138,8 +140,8 @@ def check_servers(settings: Settings) -> Welcome:
     asyncio.run(check_sealing(database, ring))
     return Welcome(
         address=settings.base_url,
-        local=local_address(settings),
-        console=console_address(settings, settings.base_url),
+        local=build_local_address(settings),
+        console=build_console_address(settings, settings.base_url),
     )
 
 
@@ -168,7 +170,7 @@ async def check_redis(url: str) -> None:
         await client.aclose()
 
 
-def local_address(settings: Settings) -> str:
+def build_local_address(settings: Settings) -> str:
     """Return the base URL of the gateway on this machine, without a proxy in front of it."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
     return f"http://{host}:{settings.port}"
@@ -190,7 +192,7 @@ def run(settings: Settings, listener: Listener) -> None:
     Raise OperatorError where it cannot start.
     """
     raise_file_limit()
-    config = server_config("app.main:create_app", settings, factory=True)
+    config = build_server_config("app.main:create_app", settings, factory=True)
     grace, seconds = settings.effective_grace_seconds, settings.shutdown_timeout
     server: Workers | GatewayServer
     if settings.workers > 1:

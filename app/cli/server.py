@@ -29,7 +29,7 @@ _CANCEL_SECONDS = 2.0
 _LAST_REQUEST_SECONDS = 0.5
 
 
-def server_config(application: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+def build_server_config(application: Any, settings: Settings, **options: Any) -> uvicorn.Config:
     """Return the configuration with which `serve` runs an application (or its import string).
 
     `options` are further options of uvicorn.Config, or override the defaults here.
@@ -138,14 +138,14 @@ class GatewayServer(uvicorn.Server):
         listener.close()
         for connection in accepted:
             with contextlib.suppress(OSError):
-                await loop.connect_accepted_socket(self._protocol, connection)
+                await loop.connect_accepted_socket(self._create_protocol, connection)
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _create_protocol(self) -> asyncio.Protocol:
         kind: Any = self.config.http_protocol_class
-        made: asyncio.Protocol = kind(
+        protocol: asyncio.Protocol = kind(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
-        return made
+        return protocol
 
     def _services(self) -> Any:
         """The services of the application; None before its lifespan has begun."""

@@ -83,7 +83,7 @@ def format_parameters(output: OutputFormat | None, *, json: bool) -> OutputForma
     return OutputFormat.JSON if json else output
 
 
-def options_of_environment() -> ConnectionOptions:
+def read_environment_options() -> ConnectionOptions:
     """Return the environment variables of the client as options; None where one is unset or empty."""
     key_file, ca_file = os.environ.get("UTCP_GATEWAY_KEY_FILE"), os.environ.get("UTCP_GATEWAY_CA_FILE")
     return ConnectionOptions(
@@ -94,19 +94,19 @@ def options_of_environment() -> ConnectionOptions:
     )
 
 
-def data_dir() -> Path:
+def find_data_dir() -> Path:
     """Return the folder of the embedded servers: DATA_DIR of the environment, else of `.env`, as the gateway
     reads it; .data by default.
     """
-    return Path(_data_dir_in(os.environ) or _data_dir_in(_env_file()) or ".data")
+    return Path(_get_data_dir(os.environ) or _get_data_dir(_read_env_file()) or ".data")
 
 
-def _data_dir_in(variables: Mapping[str, str | None]) -> str | None:
+def _get_data_dir(variables: Mapping[str, str | None]) -> str | None:
     """Return DATA_DIR in any case, as the settings read it."""
     return next((value for name, value in variables.items() if name.upper() == "DATA_DIR" and value), None)
 
 
-def _env_file() -> Mapping[str, str | None]:
+def _read_env_file() -> Mapping[str, str | None]:
     """Return the variables of `.env` in the working directory; none where it cannot be read."""
     path = Path(".env")
     try:
@@ -153,9 +153,9 @@ class ClientSession:
         if self._gateway is None:
             from app.cli.client import GatewayClient
 
-            chosen = self.options.with_defaults(options_of_environment())
+            chosen = self.options.with_defaults(read_environment_options())
             url = chosen.url or DEFAULT_URL
-            key = api_key(chosen, url)
+            key = find_api_key(chosen, url)
             self.has_key = key is not None
             self._gateway = GatewayClient(url, key=key, ca_file=chosen.ca_file, seconds=self._seconds)
         return self._gateway
@@ -166,7 +166,7 @@ class ClientSession:
             self._gateway.close()
 
 
-def api_key(options: ConnectionOptions, url: str) -> str | None:
+def find_api_key(options: ConnectionOptions, url: str) -> str | None:
     """Return the API key for the gateway at `url`, None without one.
 
     The admin key of the embedded mode (DATA_DIR/admin.key) is the default for a gateway on this machine only.
@@ -181,7 +181,7 @@ def api_key(options: ConnectionOptions, url: str) -> str | None:
             raise InputError(f"The key file {options.key_file} cannot be read.") from None
     if urlsplit(url).hostname in _LOOPBACK:
         try:
-            return (data_dir() / "admin.key").read_text().strip() or None
+            return (find_data_dir() / "admin.key").read_text().strip() or None
         except (OSError, UnicodeDecodeError):
             return None
     return None
@@ -200,11 +200,11 @@ class GatewayCommand(Command):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the command's own parameters and the shared ones, as the root command declares them."""
-        return [*super().get_params(ctx), *self._shared_params(ctx)]
+        return [*super().get_params(ctx), *self._list_shared_params(ctx)]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command with the shared options merged into the session; they are no arguments of it."""
-        values = {param.name: ctx.params.pop(param.name) for param in self._shared_params(ctx)}
+        values = {param.name: ctx.params.pop(param.name) for param in self._list_shared_params(ctx)}
         values["output"] = format_parameters(values["output"], json=values.pop("json"))
         session: ClientSession = ctx.obj
         session.options = ConnectionOptions(**values).with_defaults(session.options)
@@ -212,14 +212,14 @@ class GatewayCommand(Command):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the command's arguments and options, then the shared options in a section of their own."""
-        shared = self._shared_params(ctx)
+        shared = self._list_shared_params(ctx)
         own = [param for param in self.get_params(ctx) if param not in shared]
         arguments = [param for param in own if not isinstance(param, TyperOption)]
         options = [param for param in own if isinstance(param, TyperOption)]
         for title, params in (("Arguments", arguments), ("Options", options), ("Shared options", shared)):
             write_section(formatter, ctx, title, params)
 
-    def _shared_params(self, ctx: Any) -> list[Any]:
+    def _list_shared_params(self, ctx: Any) -> list[Any]:
         return [param for param in ctx.find_root().command.params if param.name in self.shared]
 
 

@@ -11,7 +11,7 @@ def sign_in_link(ctx: SessionContext) -> None:
     session = ctx.obj
     link = session.gateway.send("POST", "/session/link").json()
     if session.output.is_structured:
-        session.output.document(link)
+        session.output.write_document(link)
         return
-    session.output.text(link["url"])
+    session.output.write_text(link["url"])
     session.output.note("Valid once, for 60 seconds: open it in a browser.")

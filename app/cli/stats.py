@@ -7,7 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import key_ids, provider_names, tool_names, toolset_names
+from app.cli.completion import (
+    complete_key_ids,
+    complete_provider_names,
+    complete_tool_names,
+    complete_toolset_names,
+)
 from app.cli.session import SessionContext
 from app.cli.values import parse_time
 
@@ -72,14 +77,15 @@ def stats(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of values.")] = 10,
     tool: Annotated[
-        str | None, typer.Option(help="Only calls of this tool.", autocompletion=tool_names)
+        str | None, typer.Option(help="Only calls of this tool.", autocompletion=complete_tool_names)
     ] = None,
     provider: Annotated[
-        str | None, typer.Option(help="Only calls of this provider's tools.", autocompletion=provider_names)
+        str | None,
+        typer.Option(help="Only calls of this provider's tools.", autocompletion=complete_provider_names),
     ] = None,
     key_id: Annotated[
         str | None,
-        typer.Option("--key-id", autocompletion=key_ids, help="Only calls with the key of this id."),
+        typer.Option("--key-id", autocompletion=complete_key_ids, help="Only calls with the key of this id."),
     ] = None,
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
     error: Annotated[
@@ -92,7 +98,9 @@ def stats(
     ] = None,
     toolset: Annotated[
         str | None,
-        typer.Option(help="Only calls by the addresses of this toolset.", autocompletion=toolset_names),
+        typer.Option(
+            help="Only calls by the addresses of this toolset.", autocompletion=complete_toolset_names
+        ),
     ] = None,
     source: Annotated[
         str | None, typer.Option(help="Only calls with responses of: upstream, recording, mock.")
@@ -120,14 +128,14 @@ def stats(
         toolset=toolset,
         source=source,
     )
-    found = session.gateway.get("/stats", query=asdict(chosen)).json()
+    statistics = session.gateway.get("/stats", query=asdict(chosen)).json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(statistics)
         return
     columns = (group.value.upper(), *(("TIME",) if points else ()), *_HEADINGS)
     importance = (*columns[: -len(_HEADINGS)], "CALLS", "ERRORS", "P50", "P95", "P99", "MEAN MS")
-    session.output.table(columns, _rows(found, points=points), importance=importance)
-    vectors = found.get("search_vectors")
+    session.output.write_table(columns, _build_rows(statistics, points=points), importance=importance)
+    vectors = statistics.get("search_vectors")
     if vectors is not None and vectors["model"] is not None:
         session.output.note(
             f"Search by meaning ({vectors['model']}): {vectors['state']},"
@@ -135,20 +143,23 @@ def stats(
         )
 
 
-def _rows(found: Mapping[str, Any], *, points: bool) -> Iterator[tuple[object, ...]]:
-    nameless = "(no toolset)" if found.get("by") == Group.TOOLSET else "(no such tool)"
-    series = [(one.get("key_name") or one["value"] or nameless, one) for one in found["series"]]
-    if found["other"] is not None:
-        series.append((f"({found['other']['values']} others)", found["other"]))
+def _build_rows(statistics: Mapping[str, Any], *, points: bool) -> Iterator[tuple[object, ...]]:
+    nameless = "(no toolset)" if statistics.get("by") == Group.TOOLSET else "(no such tool)"
+    series = [
+        (series_entry.get("key_name") or series_entry["value"] or nameless, series_entry)
+        for series_entry in statistics["series"]
+    ]
+    if statistics["other"] is not None:
+        series.append((f"({statistics['other']['values']} others)", statistics["other"]))
     if not series:
         return
-    for name, one in [*series, ("(total)", {"totals": found["totals"], "points": []})]:
-        yield (name, *(("",) if points else ()), *_cells(one["totals"]))
+    for name, series_entry in [*series, ("(total)", {"totals": statistics["totals"], "points": []})]:
+        yield (name, *(("",) if points else ()), *_format_cells(series_entry["totals"]))
         if points:
-            yield from ((name, point["at"], *_cells(point)) for point in one["points"])
+            yield from ((name, point["at"], *_format_cells(point)) for point in series_entry["points"])
 
 
-def _cells(counts: Mapping[str, Any]) -> Iterator[object]:
+def _format_cells(counts: Mapping[str, Any]) -> Iterator[object]:
     for name in _COUNTS:
         value = counts[name]
         yield f"{value:.1f}" if isinstance(value, float) else value

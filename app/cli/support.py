@@ -17,12 +17,12 @@ def settings(
 ) -> None:
     """List the effective settings; of a secret, only whether it is set."""
     session = ctx.obj
-    found = session.gateway.get("/settings").json()
-    items = [one for one in found["items"] if not (changed and one.get("is_default"))]
+    listed = session.gateway.get("/settings").json()
+    items = [one for one in listed["items"] if not (changed and one.get("is_default"))]
     if session.output.is_structured:
-        session.output.document({"items": items})
+        session.output.write_document({"items": items})
         return
-    session.output.table(("SETTING", "VALUE", "DEFAULT"), (_row(one) for one in items))
+    session.output.write_table(("SETTING", "VALUE", "DEFAULT"), (_build_row(one) for one in items))
 
 
 def support_bundle(
@@ -36,6 +36,6 @@ def support_bundle(
     write_download(session, content, file)
 
 
-def _row(setting: dict[str, Any]) -> tuple[object, ...]:
+def _build_row(setting: dict[str, Any]) -> tuple[object, ...]:
     is_set = setting.get("is_secret") and setting.get("is_set")
     return setting.get("name"), "(set)" if is_set else setting.get("value"), setting.get("default")

@@ -14,7 +14,7 @@ _FIRST: Final = 0.6
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
-def column_widths(
+def choose_column_widths(
     widths: Sequence[int], importance: Sequence[int], available: int, *, uncut: Collection[int] = ()
 ) -> Mapping[int, int]:
     """Return the width of each column to show, by its index, so that all fit into `available` characters.
@@ -33,15 +33,15 @@ def column_widths(
     while len(shown) > 1 and _add_widths(shown, least) > available:
         shown.pop()
     left = available - _add_widths(shown, least)
-    found: dict[int, int] = {}
+    widths_by_column: dict[int, int] = {}
     for index in shown:
         more = min(widths[index] - least[index], max(left, 0))
-        found[index] = least[index] + more
+        widths_by_column[index] = least[index] + more
         left -= more
-    return dict(sorted(found.items()))
+    return dict(sorted(widths_by_column.items()))
 
 
-def short_time(text: str, now: datetime) -> str:
+def shorten_time(text: str, now: datetime) -> str:
     """Return a time of RFC 3339 as a local one, as short as it is clear: of today without its date, of this
     year without that. `now` has an offset, which is that of the result. Other text is returned unchanged.
     """

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli.completion import provider_names, tool_names
+from app.cli.completion import complete_provider_names, complete_tool_names
 from app.cli.errors import ExitCode, InputError
-from app.cli.output import cell, sentences, shortened
+from app.cli.output import format_cell, shorten, write_sentences
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -19,7 +19,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import read_json, url_path
+from app.cli.values import build_url_path, read_json
 
 commands = typer.Typer()
 _REVERTIBLE: Final = (
@@ -28,18 +28,20 @@ _REVERTIBLE: Final = (
 _REVERTIBLE_TEXT: Final = f"{', '.join(_REVERTIBLE[:-1])} or {_REVERTIBLE[-1]}"
 
 NameArgument = Annotated[
-    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=tool_names)
+    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=complete_tool_names)
 ]
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="NAME...", help="The tools: provider.tool, or aliases.", autocompletion=tool_names
+        metavar="NAME...", help="The tools: provider.tool, or aliases.", autocompletion=complete_tool_names
     ),
 ]
 ProviderOption = Annotated[
     str | None,
     typer.Option(
-        "--provider", autocompletion=provider_names, help="All tools of this provider, instead of names."
+        "--provider",
+        autocompletion=complete_provider_names,
+        help="All tools of this provider, instead of names.",
     ),
 ]
 TagOption = Annotated[str | None, typer.Option("--tag", help="All tools with this tag, instead of names.")]
@@ -144,14 +146,14 @@ def edit(
         body[field] = None
     if description is not None:
         body["description"] = description
-    body |= _replaced("tags", tag, removes_all=no_tags)
-    body |= _replaced("keywords", keyword, removes_all=no_keywords)
+    body |= _replace_list("tags", tag, removes_all=no_tags)
+    body |= _replace_list("keywords", keyword, removes_all=no_keywords)
     if requires_approval is not None:
         body["requires_approval"] = requires_approval
     annotations = {
         "read_only": read_only,
         "destructive": destructive,
-        "header_inputs": _header_inputs(header_input) if header_input else None,
+        "header_inputs": _read_header_inputs(header_input) if header_input else None,
     }
     if any(value is not None for value in annotations.values()):
         body["annotations"] = {name: value for name, value in annotations.items() if value is not None}
@@ -162,10 +164,10 @@ def edit(
     if not body:
         raise InputError("Give what is to change, e.g. --description, --tag, --read-only or --revert.")
     headers = {} if if_match is None else {"If-Match": if_match}
-    response = session.gateway.send("PATCH", url_path("tools", name), json=body, headers=headers)
+    response = session.gateway.send("PATCH", build_url_path("tools", name), json=body, headers=headers)
     changed = response.json()
     if session.output.is_structured:
-        session.output.document(changed)
+        session.output.write_document(changed)
         return
     shown = (
         "name",
@@ -177,15 +179,15 @@ def edit(
         "publish_output_schema",
         "response_options",
     )
-    session.output.fields(
+    session.output.write_fields(
         [
             *((field.replace("_", " "), changed.get(field)) for field in shown),
-            *annotation_fields(changed.get("annotations") or {}),
+            *list_annotation_fields(changed.get("annotations") or {}),
         ]
     )
 
 
-def _replaced(field: str, given: list[str] | None, *, removes_all: bool) -> dict[str, list[str]]:
+def _replace_list(field: str, given: list[str] | None, *, removes_all: bool) -> dict[str, list[str]]:
     """Return the member of a patch that replaces a list, without a member where no option names it; raise
     InputError where the options contradict each other.
     """
@@ -194,19 +196,19 @@ def _replaced(field: str, given: list[str] | None, *, removes_all: bool) -> dict
     return {field: given or []} if given or removes_all else {}
 
 
-def _header_inputs(given: list[str]) -> dict[str, str]:
+def _read_header_inputs(given: list[str]) -> dict[str, str]:
     """Return the tokens by input of INPUT=TOKEN; raise InputError for what has no equals sign."""
-    found: dict[str, str] = {}
-    for one in given:
+    tokens: dict[str, str] = {}
+    for header_input in given:
         # A token has no equals sign (RFC 9110 section 5.6.2), but the name of an input may.
-        name, separator, token = one.rpartition("=")
+        name, separator, token = header_input.rpartition("=")
         if not separator:
             raise InputError("--header-input takes INPUT=TOKEN, e.g. tenant=Tenant.")
-        found[name] = token
-    return found
+        tokens[name] = token
+    return tokens
 
 
-def annotation_fields(annotations: Mapping[str, Any]) -> list[tuple[str, object]]:
+def list_annotation_fields(annotations: Mapping[str, Any]) -> list[tuple[str, object]]:
     """Return what agents are told about a tool, as rows of a name and a value."""
     return [
         (
@@ -231,11 +233,11 @@ def history(
     """Show what imports, approvals and people changed on a tool, newest first."""
     show_list(
         ctx.obj,
-        url_path("tools", name, "history"),
+        build_url_path("tools", name, "history"),
         query={},
         paging=Paging(limit, everything, cursor, sort, q),
         columns=("AT", "ACTION", "BY", "EFFECT", "WHAT"),
-        row=_history_row,
+        row=_build_history_row,
     )
 
 
@@ -259,9 +261,9 @@ def _change(
     result = session.gateway.send("POST", "/tools:batch", json=body).json()
     items = result["items"]
     if session.output.is_structured:
-        session.output.document(result)
+        session.output.write_document(result)
     else:
-        session.output.table(("NAME", "OUTCOME", "WHY"), map(_batch_row, items))
+        session.output.write_table(("NAME", "OUTCOME", "WHY"), map(_build_batch_row, items))
         if dry_run:
             session.output.note("Nothing was changed: this was a dry run.")
     failed = [item["outcome"] == "failed" for item in items]
@@ -271,16 +273,16 @@ def _change(
         raise typer.Exit(ExitCode.PARTIAL)
 
 
-def _batch_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_batch_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     problem = item.get("problem")
-    return (item["name"], item["outcome"], " ".join(sentences(problem)) if problem else "")
+    return (item["name"], item["outcome"], " ".join(write_sentences(problem)) if problem else "")
 
 
-def _history_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_history_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     differences = [one["detail"] for one in item["differences"]]
     changes = [
-        f"{one['field']}: {shortened(one['before'], length=40) or '-'} -> "
-        f"{shortened(one['after'], length=40) or '-'}"
+        f"{one['field']}: {shorten(one['before'], length=40) or '-'} -> "
+        f"{shorten(one['after'], length=40) or '-'}"
         for one in item["changes"]
     ]
     return (
@@ -288,5 +290,5 @@ def _history_row(item: Mapping[str, Any]) -> tuple[object, ...]:
         item["action"],
         item.get("actor"),
         item["compatibility"] if differences else "",
-        cell("; ".join([*differences, *changes])),
+        format_cell("; ".join([*differences, *changes])),
     )

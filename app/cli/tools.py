@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli import tool_changes
-from app.cli.completion import provider_names, tool_names, toolset_names
+from app.cli.completion import complete_provider_names, complete_tool_names, complete_toolset_names
 from app.cli.errors import EnvelopeResponse, ExitCode, InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
-from app.cli.output import OutputFormat, shortened
+from app.cli.output import OutputFormat, shorten
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -23,7 +23,7 @@ from app.cli.pagination import (
 )
 from app.cli.search_explanations import print_explained
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import ENVELOPE_TYPE, tool_arguments, url_path
+from app.cli.values import ENVELOPE_TYPE, build_url_path, read_tool_arguments
 from app.core import exact_json
 
 # The status of a call that waits for approval.
@@ -36,7 +36,7 @@ commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_i
 commands.add_typer(tool_changes.commands)
 
 NameArgument = Annotated[
-    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=tool_names)
+    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=complete_tool_names)
 ]
 
 
@@ -46,7 +46,9 @@ def list_tools(
     *,
     provider: Annotated[
         str | None,
-        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+        typer.Option(
+            "--provider", autocompletion=complete_provider_names, help="Only tools of this provider."
+        ),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     enabled: Annotated[
@@ -68,7 +70,7 @@ def list_tools(
         query=query,
         paging=paging,
         columns=("NAME", "DESCRIPTION", "TAGS", "ENABLED"),
-        row=_row,
+        row=_build_row,
         importance=("NAME", "ENABLED", "DESCRIPTION"),
     )
 
@@ -80,7 +82,9 @@ def search(
     words: Annotated[list[str], typer.Argument(help="What the tool should do, in any words.")],
     provider: Annotated[
         str | None,
-        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+        typer.Option(
+            "--provider", autocompletion=complete_provider_names, help="Only tools of this provider."
+        ),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     also: Annotated[
@@ -90,7 +94,7 @@ def search(
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of results.")] = 10,
     toolset: Annotated[
         str | None,
-        typer.Option("--toolset", autocompletion=toolset_names, help="Only tools of this toolset."),
+        typer.Option("--toolset", autocompletion=complete_toolset_names, help="Only tools of this toolset."),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each word, the vectors and use contribute.")
@@ -101,30 +105,30 @@ def search(
     query = {"q": [" ".join(words), *(also or ())], "provider": provider, "tag": tag, "limit": limit}
     if explain:
         query["explain"] = "true"
-    path = "/tools/search" if toolset is None else url_path("toolsets", toolset, "search")
-    found = session.gateway.get(path, query=query).json()
+    path = "/tools/search" if toolset is None else build_url_path("toolsets", toolset, "search")
+    response = session.gateway.get(path, query=query).json()
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(response)
         return
     if explain:
-        print_explained(session, found)
+        print_explained(session, response)
         return
-    hits = found["items"]
+    hits = response["items"]
     columns = [(name, [cell(hit) for hit in hits]) for name, cell in _HIT_COLUMNS.items()]
     # A column that says nothing of any hit is left out; without hits, the table has its usual head.
     shown = [(name, cells) for name, cells in columns if name in _ALWAYS or any(cells)]
-    session.output.table(
+    session.output.write_table(
         [name for name, _ in shown],
         zip(*(cells for _, cells in shown), strict=True),
         importance=("NAME", "SCORE", "NEEDS", "DESCRIPTION", "HEALTH"),
     )
-    for line in _advice(found):
+    for line in _list_advice(response):
         session.output.note(line)
     if hits and toolset is None:
         session.output.note(f"Next: utcp-gateway tools show {hits[0]['name']}")
 
 
-def _health(hit: Mapping[str, Any]) -> str:
+def _describe_health(hit: Mapping[str, Any]) -> str:
     """Return the health of a hit, where it needs attention."""
     health = hit.get("health")
     if not health:
@@ -149,18 +153,18 @@ def _needs(hit: Mapping[str, Any]) -> str:
 _HIT_COLUMNS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "SCORE": lambda hit: f"{hit.get('score', 0):.2f}",
     "NAME": lambda hit: str(hit["name"]),
-    "HEALTH": _health,
+    "HEALTH": _describe_health,
     "NEEDS": _needs,
-    "DESCRIPTION": lambda hit: shortened(hit.get("description")),
+    "DESCRIPTION": lambda hit: shorten(hit.get("description")),
 }
 _ALWAYS: Final = ("SCORE", "NAME", "DESCRIPTION")
 
 
-def _advice(found: Mapping[str, Any]) -> list[str]:
+def _list_advice(response: Mapping[str, Any]) -> list[str]:
     """Return what to search for next, where the matches are weak."""
-    suggestions = found.get("suggestions") or {}
+    suggestions = response.get("suggestions") or {}
     lines = []
-    if found.get("weak"):
+    if response.get("weak"):
         unknown = ", ".join(suggestions.get("unknown_words") or ())
         lines.append(f"Weak match{f': no tool has the words {unknown}' if unknown else ''}.")
     meant = [one["suggestion"] for one in suggestions.get("did_you_mean") or ()]
@@ -169,7 +173,7 @@ def _advice(found: Mapping[str, Any]) -> list[str]:
     for title, values in (
         ("Providers nearby", suggestions.get("providers")),
         ("Other words", suggestions.get("words")),
-        ("Plugins that are off", [one["name"] for one in found.get("plugins") or ()]),
+        ("Plugins that are off", [one["name"] for one in response.get("plugins") or ()]),
     ):
         if values:
             lines.append(f"{title}: {', '.join(values)}")
@@ -182,7 +186,7 @@ def export_tools(
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Only these tools, by any of their names.", autocompletion=tool_names),
+        typer.Argument(help="Only these tools, by any of their names.", autocompletion=complete_tool_names),
     ] = None,
     dialect: Annotated[
         str, typer.Option("--format", help="The dialect, like openai-chat, anthropic, gemini or mcp.")
@@ -192,11 +196,13 @@ def export_tools(
     ] = "auto",
     toolset: Annotated[
         str | None,
-        typer.Option("--toolset", autocompletion=toolset_names, help="Only tools of this toolset."),
+        typer.Option("--toolset", autocompletion=complete_toolset_names, help="Only tools of this toolset."),
     ] = None,
     provider: Annotated[
         str | None,
-        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+        typer.Option(
+            "--provider", autocompletion=complete_provider_names, help="Only tools of this provider."
+        ),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     q: Annotated[
@@ -214,14 +220,14 @@ def export_tools(
         "format": dialect, "strict": strict, "names": names or None, "provider": provider, "tag": tag,
         "q": q or None, "limit": limit,
     }  # fmt: skip
-    path = "/tools/export" if toolset is None else url_path("toolsets", toolset, "export")
-    found = session.gateway.get(path, query=query).json()
-    report = found["report"]
+    path = "/tools/export" if toolset is None else build_url_path("toolsets", toolset, "export")
+    export = session.gateway.get(path, query=query).json()
+    report = export["report"]
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(export)
     else:
-        content = found["prompt"] if found.get("prompt") else exact_json.dumps(found["tools"]).decode()
-        session.output.text(content)
+        content = export["prompt"] if export.get("prompt") else exact_json.dumps(export["tools"]).decode()
+        session.output.write_text(content)
     for name in report["unknown"]:
         session.output.warn(f"There is no tool {name}.")
     for tool in report["tools"]:
@@ -235,28 +241,33 @@ def export_tools(
 def show_tool(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a tool and its arguments."""
     session = ctx.obj
-    tool = session.gateway.get(url_path("tools", name)).json()
+    tool = session.gateway.get(build_url_path("tools", name)).json()
     if session.output.is_structured:
-        session.output.document(tool)
+        session.output.write_document(tool)
         return
     names = (
         "name", "alias", "description", "provider", "tags", "keywords", "enabled", "deprecated",
         "requires_approval", "call_url",
     )  # fmt: skip
-    session.output.fields((name.replace("_", " "), tool.get(name)) for name in names)
+    session.output.write_fields((name.replace("_", " "), tool.get(name)) for name in names)
     inputs = tool.get("inputs") or {}
     properties = inputs.get("properties") or {}
-    session.output.text("")
+    session.output.write_text("")
     if properties:
         required = set(inputs.get("required") or ())
         rows = (
-            (name, _type(schema, inputs), name in required, shortened(_member(schema, "description")))
+            (
+                name,
+                _describe_type(schema, inputs),
+                name in required,
+                shorten(_get_member(schema, "description")),
+            )
             for name, schema in properties.items()
         )
-        session.output.table(("ARGUMENT", "TYPE", "REQUIRED", "DESCRIPTION"), rows)
+        session.output.write_table(("ARGUMENT", "TYPE", "REQUIRED", "DESCRIPTION"), rows)
     else:
-        session.output.text("It takes no arguments.")
-    session.output.note(f"Call it: utcp-gateway tools call {tool['name']} {_example(inputs)}".rstrip())
+        session.output.write_text("It takes no arguments.")
+    session.output.note(f"Call it: utcp-gateway tools call {tool['name']} {_write_example(inputs)}".rstrip())
 
 
 @commands.command("call", cls=GatewayCommand)
@@ -304,7 +315,7 @@ def call(
     session = ctx.obj
     if not dry_run and session.output.format in (OutputFormat.YAML, OutputFormat.NAME):
         raise InputError("The response of a tool is written as it is, or with -o json as JSON.")
-    body = tool_arguments(items or [], base=arguments, read_inputs=lambda: _read_inputs(session, name))
+    body = read_tool_arguments(items or [], base=arguments, read_inputs=lambda: _read_inputs(session, name))
     if stream and dry_run:
         raise InputError("Give --stream or --dry-run, not both.")
     as_json = session.output.is_structured or dry_run
@@ -315,18 +326,18 @@ def call(
     if preferences:
         headers["Prefer"] = ", ".join(f"{name}-response" for name in preferences)
     query = {"dry_run": True} if dry_run else None
-    path = url_path("tools", name, "call")
+    path = build_url_path("tools", name, "call")
     try:
         if dry_run:
-            session.output.document(
+            session.output.write_document(
                 session.gateway.send("POST", path, query=query, json=body, headers=headers).json()
             )
             return
         if envelope:
             headers["Accept"] = ENVELOPE_TYPE
-        _stream(session, path, body, headers=headers, verbose=verbose)
+        _stream_body(session, path, body, headers=headers, verbose=verbose)
     except EnvelopeResponse as failed:
-        session.output.raw(failed.envelope + b"\n")
+        session.output.write_raw(failed.envelope + b"\n")
         raise typer.Exit(ExitCode.FAILED) from None
     except ProblemResponse as error:
         if error.slug == "invalid-arguments":
@@ -337,12 +348,12 @@ def call(
 def _read_inputs(session: ClientSession, name: str) -> Mapping[str, Any]:
     """Return the inputs of a tool; {} where they cannot be read: the call itself says what is wrong."""
     try:
-        return session.gateway.get(url_path("tools", name)).json().get("inputs") or {}
+        return session.gateway.get(build_url_path("tools", name)).json().get("inputs") or {}
     except ProblemResponse:
         return {}
 
 
-def _stream(
+def _stream_body(
     session: ClientSession, path: str, body: dict[str, Any], *, headers: dict[str, str], verbose: bool
 ) -> None:
     """Write the body as it arrives: a response may be large, or an endless stream of events."""
@@ -359,25 +370,25 @@ def _stream(
             print_events(response.iter_bytes(), session.output, verbose=verbose)
             return
         for chunk in response.iter_bytes():
-            session.output.raw(chunk)
+            session.output.write_raw(chunk)
             last = chunk or last
         if response.status_code == _WAITS:
             where = response.headers.get("Location", "").rpartition("/")[2]
             session.output.warn(f"The call waits for approval: utcp-gateway approvals result {where}")
     is_line = session.output.is_structured or headers["Accept"] == ENVELOPE_TYPE or sys.stdout.isatty()
     if is_line and not last.endswith(b"\n"):
-        session.output.raw(b"\n")
+        session.output.write_raw(b"\n")
 
 
-def _row(tool: Mapping[str, Any]) -> tuple[object, ...]:
-    return (tool["name"], shortened(tool.get("description")), tool.get("tags"), tool.get("enabled"))
+def _build_row(tool: Mapping[str, Any]) -> tuple[object, ...]:
+    return (tool["name"], shorten(tool.get("description")), tool.get("tags"), tool.get("enabled"))
 
 
-def _member(schema: Any, name: str) -> Any:
+def _get_member(schema: Any, name: str) -> Any:
     return schema.get(name, "") if isinstance(schema, Mapping) else ""
 
 
-def _type(schema: Any, root: Mapping[str, Any]) -> str:
+def _describe_type(schema: Any, root: Mapping[str, Any]) -> str:
     """Return the type of a JSON schema in a few words; references are resolved in the `$defs` of `root`."""
     if not isinstance(schema, Mapping):
         return "any"
@@ -385,20 +396,20 @@ def _type(schema: Any, root: Mapping[str, Any]) -> str:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
         target = (root.get("$defs") or {}).get(name)
         # A definition that is a reference is named, which ends cycles, too.
-        return name if target is None or "$ref" in target else _type(target, {})
+        return name if target is None or "$ref" in target else _describe_type(target, {})
     if "enum" in schema:
         return "one of " + ", ".join(exact_json.dumps(value).decode() for value in schema["enum"][:8])
     for combined in ("anyOf", "oneOf"):
         if isinstance(schema.get(combined), list):
-            return " or ".join(dict.fromkeys(_type(one, root) for one in schema[combined]))
+            return " or ".join(dict.fromkeys(_describe_type(one, root) for one in schema[combined]))
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {_type(schema.get('items'), root)}"
+        return f"list of {_describe_type(schema.get('items'), root)}"
     if isinstance(kind, list):
         return " or ".join(str(one) for one in kind)
     return str(kind or "any")
 
 
-def _example(inputs: Mapping[str, Any]) -> str:
+def _write_example(inputs: Mapping[str, Any]) -> str:
     """Return the required arguments as they are typed on the command line."""
     return " ".join(f"{name}=..." for name in inputs.get("required") or ())

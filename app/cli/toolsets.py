@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.completion import provider_names, tool_names, toolset_names
+from app.cli.completion import complete_provider_names, complete_tool_names, complete_toolset_names
 from app.cli.errors import InputError, ProblemResponse
-from app.cli.keys import MockSeedOption, RecordingOption, UpstreamModeOption, upstream_members
-from app.cli.output import shortened
+from app.cli.keys import MockSeedOption, RecordingOption, UpstreamModeOption, build_upstream_members
+from app.cli.output import shorten
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -21,11 +21,13 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import confirm, read_json, read_text, url_path
+from app.cli.values import build_url_path, confirm, read_json, read_text
 
 commands = typer.Typer(name="toolsets", help="Named views of the registry for agents.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The name of the toolset.", autocompletion=toolset_names)]
+NameArgument = Annotated[
+    str, typer.Argument(help="The name of the toolset.", autocompletion=complete_toolset_names)
+]
 IfMatchOption = Annotated[
     str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
 ]
@@ -44,13 +46,13 @@ def list_toolsets(
     """List the toolsets that the key may use."""
     columns = ("NAME", "TITLE", "TOOLS", "UPDATED", "MCP")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/toolsets", query={}, paging=paging, columns=columns, row=_row)
+    show_list(ctx.obj, "/toolsets", query={}, paging=paging, columns=columns, row=_build_row)
 
 
 @commands.command("show", cls=GatewayCommand)
 def show(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a toolset: its tools, its addresses, and what of its definition has no effect."""
-    _print(ctx.obj, ctx.obj.gateway.get(url_path("toolsets", name)).json())
+    _print(ctx.obj, ctx.obj.gateway.get(build_url_path("toolsets", name)).json())
 
 
 @commands.command("set", cls=GatewayCommand)
@@ -62,12 +64,16 @@ def set_toolset(
     description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", autocompletion=tool_names, help="A tool, all of them; may be repeated."),
+        typer.Option(
+            "--tool", autocompletion=complete_tool_names, help="A tool, all of them; may be repeated."
+        ),
     ] = None,
     provider: Annotated[
         list[str] | None,
         typer.Option(
-            "--provider", autocompletion=provider_names, help="All tools of this provider; may be repeated."
+            "--provider",
+            autocompletion=complete_provider_names,
+            help="All tools of this provider; may be repeated.",
         ),
     ] = None,
     tag: Annotated[
@@ -90,7 +96,9 @@ def set_toolset(
     pin: Annotated[
         list[str] | None,
         typer.Option(
-            "--pin", autocompletion=tool_names, help="A tool that is listed in each mode; may be repeated."
+            "--pin",
+            autocompletion=complete_tool_names,
+            help="A tool that is listed in each mode; may be repeated.",
         ),
     ] = None,
     argument_repair: Annotated[
@@ -133,9 +141,9 @@ def set_toolset(
     Titles and descriptions of its tools are set by --file.
     """
     session = ctx.obj
-    found = _found(session, name)
-    body = {member: (found or {}).get(member, "") for member in ("title", "description")}
-    definition: dict[str, Any] = dict((found or {}).get("definition") or {})
+    stored = _find_toolset(session, name)
+    body = {member: (stored or {}).get(member, "") for member in ("title", "description")}
+    definition: dict[str, Any] = dict((stored or {}).get("definition") or {})
     if file is not None:
         definition = read_json(read_text(file), option="--file")
     given = {
@@ -148,15 +156,15 @@ def set_toolset(
     budget = {member: value for member, value in budget.items() if value is not None}
     if budget:
         definition["result_budget"] = (definition.get("result_budget") or {}) | budget
-    definition |= upstream_members(upstream_mode, recording, mock_seed)
+    definition |= build_upstream_members(upstream_mode, recording, mock_seed)
     _change_tools(definition, rename or (), preset or ())
     texts = {"title": title, "description": description}
     body |= {member: text for member, text in texts.items() if text is not None}
-    if not definition and found is None:
+    if not definition and stored is None:
         raise InputError("Give its members, e.g. --tool, --provider, --tag or --file.")
     headers = {} if if_match is None else {"If-Match": if_match}
     sent = {**body, "definition": definition}
-    response = session.gateway.send("PUT", url_path("toolsets", name), json=sent, headers=headers)
+    response = session.gateway.send("PUT", build_url_path("toolsets", name), json=sent, headers=headers)
     _print(session, response.json())
 
 
@@ -173,9 +181,9 @@ def remove(
     if not yes:
         confirm(f"Delete the toolset {name}?")
     headers = {} if if_match is None else {"If-Match": if_match}
-    session.gateway.send("DELETE", url_path("toolsets", name), headers=headers)
+    session.gateway.send("DELETE", build_url_path("toolsets", name), headers=headers)
     if session.output.is_structured:
-        session.output.document({"removed": name})
+        session.output.write_document({"removed": name})
         return
     session.output.note(f"Removed {name}.")
 
@@ -192,12 +200,12 @@ def export(ctx: SessionContext) -> None:
         cursor = page.get("next_cursor")
         if cursor is None:
             break
-    toolsets = [session.gateway.get(url_path("toolsets", name)).json() for name in names]
+    toolsets = [session.gateway.get(build_url_path("toolsets", name)).json() for name in names]
     hidden = [one["name"] for one in toolsets if one.get("definition") is None]
     if hidden:
         raise InputError(f"The key may not read the definition of {hidden[0]}: it needs providers:read.")
     members = ("name", "title", "description", "definition")
-    session.output.document({"toolsets": [{key: one[key] for key in members} for one in toolsets]})
+    session.output.write_document({"toolsets": [{key: one[key] for key in members} for one in toolsets]})
 
 
 @commands.command("import", cls=GatewayCommand)
@@ -210,13 +218,15 @@ def import_toolsets(
     session = ctx.obj
     document = read_json(read_text(file), option=file)
     toolsets = document.get("toolsets") if isinstance(document, dict) else None
-    if not isinstance(toolsets, list) or not all(isinstance(one, dict) and "name" in one for one in toolsets):
+    if not isinstance(toolsets, list) or not all(
+        isinstance(toolset, dict) and "name" in toolset for toolset in toolsets
+    ):
         raise InputError(f"{file} is not what `toolsets export` wrote.")
-    for one in toolsets:
-        body = {member: value for member, value in one.items() if member != "name"}
-        session.gateway.send("PUT", url_path("toolsets", str(one["name"])), json=body)
+    for toolset in toolsets:
+        body = {member: value for member, value in toolset.items() if member != "name"}
+        session.gateway.send("PUT", build_url_path("toolsets", str(toolset["name"])), json=body)
     if session.output.is_structured:
-        session.output.document({"imported": [one["name"] for one in toolsets]})
+        session.output.write_document({"imported": [toolset["name"] for toolset in toolsets]})
         return
     session.output.note(f"Imported {len(toolsets)} toolsets.")
 
@@ -234,44 +244,46 @@ def _change_tools(definition: dict[str, Any], renames: Iterable[str], presets: I
         tool, colon, name = target.partition(":")
         if not mark or not colon or not tool or not name:
             raise InputError(f"--preset {written!r}: write TOOL:INPUT=VALUE.")
-        at = name if name.startswith("/") else f"/{name.replace('~', '~0').replace('/', '~1')}"
+        location = name if name.startswith("/") else f"/{name.replace('~', '~0').replace('/', '~1')}"
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError:
             value = text
         change = changes.setdefault(tool, {})
-        change["presets"] = (change.get("presets") or {}) | {at: value}
+        change["presets"] = (change.get("presets") or {}) | {location: value}
     if changes:
         definition["changes"] = changes
 
 
-def _found(session: ClientSession, name: str) -> Mapping[str, Any] | None:
+def _find_toolset(session: ClientSession, name: str) -> Mapping[str, Any] | None:
     try:
-        found: Mapping[str, Any] = session.gateway.get(url_path("toolsets", name)).json()
+        toolset: Mapping[str, Any] = session.gateway.get(build_url_path("toolsets", name)).json()
     except ProblemResponse as error:
         if error.status != 404:
             raise
         return None
-    return found
+    return toolset
 
 
-def _print(session: ClientSession, found: Mapping[str, Any]) -> None:
+def _print(session: ClientSession, toolset: Mapping[str, Any]) -> None:
     if session.output.is_structured:
-        session.output.document(found)
+        session.output.write_document(toolset)
         return
-    fields = [(name, found.get(name)) for name in ("name", "title", "description", "version")]
-    addresses = found.get("addresses") or {}
-    session.output.fields([*fields, *((name.replace("_", " "), url) for name, url in addresses.items())])
-    session.output.text("")
-    rows = (
-        (one["name"], one["tool"], one.get("read_only"), shortened(one.get("title")))
-        for one in found.get("members") or ()
+    fields = [(name, toolset.get(name)) for name in ("name", "title", "description", "version")]
+    addresses = toolset.get("addresses") or {}
+    session.output.write_fields(
+        [*fields, *((name.replace("_", " "), url) for name, url in addresses.items())]
     )
-    session.output.table(("NAME", "TOOL", "READ-ONLY", "TITLE"), rows)
-    for problem in found.get("problems") or ():
+    session.output.write_text("")
+    rows = (
+        (one["name"], one["tool"], one.get("read_only"), shorten(one.get("title")))
+        for one in toolset.get("members") or ()
+    )
+    session.output.write_table(("NAME", "TOOL", "READ-ONLY", "TITLE"), rows)
+    for problem in toolset.get("problems") or ():
         session.output.note(f"{problem['kind']} {problem['name']}: {problem['detail']}")
 
 
-def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(item: Mapping[str, Any]) -> tuple[object, ...]:
     address = (item.get("addresses") or {}).get("mcp")
     return (item["name"], item.get("title"), item.get("tools"), item.get("updated_at"), address)

@@ -40,13 +40,13 @@ def write_download(session: ClientSession, content: bytes, file: str) -> None:
     """
     content = content if content.endswith(b"\n") else content + b"\n"
     if file == "-":
-        session.output.raw(content)
+        session.output.write_raw(content)
         return
     try:
         Path(file).write_bytes(content)
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}.") from None
     if session.output.is_structured:
-        session.output.document({"written": file, "bytes": len(content)})
+        session.output.write_document({"written": file, "bytes": len(content)})
         return
     session.output.note(f"Wrote {file} ({len(content):,} bytes).")

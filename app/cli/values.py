@@ -54,7 +54,7 @@ SECRET_HELP = (
 )
 
 
-def server_options(server: str | None, variables: Sequence[str] | None) -> dict[str, Any]:
+def read_server_options(server: str | None, variables: Sequence[str] | None) -> dict[str, Any]:
     """Return the options of a registration that say which server is called; raise InputError for a variable
     without a value.
     """
@@ -128,7 +128,7 @@ def read_json(text: str, *, option: str, loads: Callable[[bytes], Any] = orjson.
         raise InputError(f"{option} is not JSON: {error}.") from None
 
 
-def tool_arguments(
+def read_tool_arguments(
     items: Sequence[str],
     *,
     base: str | None = None,
@@ -181,11 +181,11 @@ def _read_texts(texts: Mapping[str, str], inputs: Mapping[str, Any]) -> dict[str
             raise TextError(()) from None
 
     reader = TextReader(inputs, load)
-    schemas = reader.properties(inputs)
+    schemas = reader.list_properties(inputs)
     values: dict[str, Any] = dict(texts)
     for name, text in texts.items():
         with suppress(TextError):
-            values[name] = reader.candidates([text], schemas.get(name))[0]
+            values[name] = reader.list_candidates([text], schemas.get(name))[0]
     return values
 
 
@@ -195,26 +195,28 @@ def _as_written(content: bytes) -> Any:
     Numbers that parsing would alter are sent as they are written, so that all of their digits arrive.
     """
     try:
-        value = json.loads(content, parse_float=_float, parse_int=_integer, parse_constant=_no_constant)
+        value = json.loads(
+            content, parse_float=_parse_float, parse_int=_parse_integer, parse_constant=_reject_constant
+        )
         exact_json.dumps(value, surrogates="refuse")
     except (RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
     return value
 
 
-def _float(text: str) -> float | orjson.Fragment:
+def _parse_float(text: str) -> float | orjson.Fragment:
     return number if repr(number := float(text)) == text else orjson.Fragment(text)
 
 
-def _integer(text: str) -> int | orjson.Fragment:
+def _parse_integer(text: str) -> int | orjson.Fragment:
     return int(text) if len(text) <= _SAFE_DIGITS else orjson.Fragment(text)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def url_path(*segments: str) -> str:
+def build_url_path(*segments: str) -> str:
     """Return a URL path of percent-encoded segments; raise InputError for an empty or a dot segment."""
     for segment in segments:
         if segment in ("", ".", ".."):
@@ -243,9 +245,9 @@ def parse_time(text: str, *, option: str, ago: bool = False) -> str:
     try:
         if match:
             duration = timedelta(**{_UNITS[match[2]]: int(match[1])})
-            found = datetime.now(UTC).replace(microsecond=0) + (-duration if ago else duration)
+            moment = datetime.now(UTC).replace(microsecond=0) + (-duration if ago else duration)
         else:
-            found = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise InputError(f"{option} takes 12h, 30d, 8w or a time like 2030-01-31T00:00Z.") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()

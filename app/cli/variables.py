@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.completion import provider_names
+from app.cli.completion import complete_provider_names
 from app.cli.errors import InputError
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -18,7 +18,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import SECRET_HELP, read_bytes, read_secret, url_path
+from app.cli.values import SECRET_HELP, build_url_path, read_bytes, read_secret
 
 commands = typer.Typer(
     name="variables",
@@ -29,14 +29,16 @@ commands = typer.Typer(
 ProviderOption = Annotated[
     str | None,
     typer.Option(
-        "--provider", autocompletion=provider_names, help="The variable of this provider, not the shared one."
+        "--provider",
+        autocompletion=complete_provider_names,
+        help="The variable of this provider, not the shared one.",
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(help="The name, without ${}.")]
 
 
-def _variables_path(provider: str | None) -> str:
-    return url_path("providers", provider, "variables") if provider is not None else "/variables"
+def _build_variables_path(provider: str | None) -> str:
+    return build_url_path("providers", provider, "variables") if provider is not None else "/variables"
 
 
 @commands.command("list", cls=GatewayCommand)
@@ -55,11 +57,11 @@ def list_variables(
     paging = Paging(limit, everything, cursor, sort, q)
     show_list(
         session,
-        _variables_path(provider),
+        _build_variables_path(provider),
         query={},
         paging=paging,
         columns=("NAME", "SECRET", "VALUE", "ORIGINS", "UPDATED"),
-        row=_row,
+        row=_build_row,
     )
 
 
@@ -84,9 +86,9 @@ def set_variable(
     body: dict[str, Any] = {"value": text, "secret": secret is not None}
     if origins:
         body["allowed_origins"] = origins
-    response = session.gateway.send("PUT", _variables_path(provider) + url_path(name), json=body)
+    response = session.gateway.send("PUT", _build_variables_path(provider) + build_url_path(name), json=body)
     if session.output.is_structured:
-        session.output.document(response.json() or {"name": name, "secret": secret is not None})
+        session.output.write_document(response.json() or {"name": name, "secret": secret is not None})
         return
     session.output.note(f"Set {name}{' (secret)' if secret else ''}.")
 
@@ -100,10 +102,10 @@ def allow(
 ) -> None:
     """Set the only origins to which a shared secret variable is sent; its value stays."""
     session = ctx.obj
-    path = _variables_path(None) + url_path(name)
+    path = _build_variables_path(None) + build_url_path(name)
     changed = session.gateway.send("PATCH", path, json={"allowed_origins": origins}).json()
     if session.output.is_structured:
-        session.output.document(changed)
+        session.output.write_document(changed)
         return
     session.output.note(f"{name} is sent to {', '.join(changed['allowed_origins'])} only.")
 
@@ -112,9 +114,9 @@ def allow(
 def remove(ctx: SessionContext, *, name: NameArgument, provider: ProviderOption = None) -> None:
     """Delete a variable."""
     session = ctx.obj
-    session.gateway.delete(_variables_path(provider) + url_path(name))
+    session.gateway.delete(_build_variables_path(provider) + build_url_path(name))
     if session.output.is_structured:
-        session.output.document({"removed": name})
+        session.output.write_document({"removed": name})
         return
     session.output.note(f"Removed {name}.")
 
@@ -132,13 +134,13 @@ def import_env(
         "POST", "/variables/import", content=content, headers={"Content-Type": "text/plain"}
     ).json()
     if session.output.is_structured:
-        session.output.document(result)
+        session.output.write_document(result)
         return
     stored, created = result["stored"], result["created"]
     session.output.note(f"Stored {len(stored)} variables, {len(created)} of them new: {', '.join(stored)}")
 
 
-def _row(variable: Mapping[str, Any]) -> tuple[object, ...]:
+def _build_row(variable: Mapping[str, Any]) -> tuple[object, ...]:
     secret = variable.get("secret")
     value = "***" if secret else variable.get("value")
     origins = ", ".join(variable.get("allowed_origins") or ())

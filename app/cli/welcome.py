@@ -52,7 +52,7 @@ class Welcome:
     def prepare(cls, settings: Settings, *, address: str, local: str) -> "Welcome":
         """Return a greeting of the embedded mode; write a first key to `<data_dir>/admin.key` (0600)."""
         path = settings.data_dir / ADMIN_KEY_FILE
-        fresh, token = asyncio.run(_first_key(settings)) or (None, None)
+        fresh, token = asyncio.run(_create_first_key(settings)) or (None, None)
         if fresh is not None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -65,7 +65,7 @@ class Welcome:
             key=key,
             is_new=fresh is not None,
             key_file=path,
-            console=console_address(settings, address),
+            console=build_console_address(settings, address),
             first_token=token,
         )
 
@@ -74,17 +74,17 @@ class Welcome:
         return dataclasses.replace(self, sample=registration)
 
 
-def console_address(settings: Settings, address: str) -> str | None:
+def build_console_address(settings: Settings, address: str) -> str | None:
     """Return the address of the web console of a gateway at `address`; None where it is switched off."""
     return f"{address}/console" if settings.console else None
 
 
-async def _first_key(settings: Settings) -> tuple[str, str] | None:
+async def _create_first_key(settings: Settings) -> tuple[str, str] | None:
     """Return the text of a new admin key and the token of a sign-in link of it; None where there are keys."""
     assert settings.database_url is not None  # noqa: S101 - set by the embedded start
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
-        vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
+        vault = await open_vault(database, KeyRing.parse(settings.read_key_ring()))
         async with database.transaction() as session:
             if await has_keys(session):
                 return None
@@ -101,7 +101,7 @@ async def _first_key(settings: Settings) -> tuple[str, str] | None:
         await database.aclose()
 
 
-def welcome(greeting: Welcome) -> None:
+def greet(greeting: Welcome) -> None:
     """Wait until the gateway is ready, register the sample API in an empty registry, and greet."""
     with GatewayClient(greeting.local, key=greeting.key) as gateway:
         if not _is_ready(gateway):
@@ -113,7 +113,7 @@ def welcome(greeting: Welcome) -> None:
             if link is not None and greeting.first_token is not None:
                 link = f"{link.partition('#')[0]}#{greeting.first_token}"
             greeting = dataclasses.replace(greeting, sign_in_link=link)
-    typer.echo(text_of(greeting), err=True)
+    typer.echo(write_greeting(greeting), err=True)
 
 
 def _is_ready(gateway: GatewayClient) -> bool:
@@ -148,12 +148,12 @@ def _sign_in_link(gateway: GatewayClient) -> str | None:
         return None
 
 
-def text_of(greeting: Welcome) -> str:
+def write_greeting(greeting: Welcome) -> str:
     """Return the text of a greeting. The key is shown at the first start only; later its file is named."""
     base = greeting.address
     lines = [""]
     if greeting.sign_in_link is not None:
-        another = f"{_program()} sign-in-link{_options(greeting)}"
+        another = f"{_name_program()} sign-in-link{_write_options(greeting)}"
         period = "60 seconds" if greeting.first_token is None else "ten minutes"
         lines += [
             f"  Console         {greeting.sign_in_link}",
@@ -175,14 +175,14 @@ def text_of(greeting: Welcome) -> str:
             lines.append("  Register an API in another terminal, then search its tools:")
         else:
             lines.append("  Try, in another terminal: search, call, and register an API of your own")
-        lines += [f"    {command}" for command in _commands(greeting)]
+        lines += [f"    {command}" for command in _list_commands(greeting)]
     lines.append("")
     return "\n".join(lines)
 
 
-def _commands(greeting: Welcome) -> list[str]:
+def _list_commands(greeting: Welcome) -> list[str]:
     """Return commands to copy."""
-    program, options = _program(), _options(greeting)
+    program, options = _name_program(), _write_options(greeting)
     if greeting.sample is None:
         return [
             f"{program} providers add https://api.example.com/openapi.json --name my-api{options}",
@@ -196,7 +196,7 @@ def _commands(greeting: Welcome) -> list[str]:
     ]
 
 
-def _options(greeting: Welcome) -> str:
+def _write_options(greeting: Welcome) -> str:
     """Return the options of a command where the defaults would not find this gateway and key."""
     options = "" if greeting.local == DEFAULT_URL else f" --url {greeting.local}"
     if greeting.key_file is not None and greeting.key_file.absolute() != Path(".data/admin.key").absolute():
@@ -204,7 +204,7 @@ def _options(greeting: Welcome) -> str:
     return options
 
 
-def _program() -> str:
+def _name_program() -> str:
     program = Path(sys.argv[0])
     try:
         return str(program.absolute().relative_to(Path.cwd()))

@@ -56,7 +56,7 @@ _LEEWAY_SECONDS = 15.0
 
 
 @contextmanager
-def _only_our_modules() -> Iterator[None]:
+def _restrict_modules() -> Iterator[None]:
     """Let an interpreter that is started meanwhile import the gateway that runs here, and nothing from the
     current directory, which may have an `app` of its own.
     """
@@ -135,7 +135,7 @@ class Worker(Process):
         """Start the process; where that fails, it is one that has ended."""
         try:
             if isinstance(START, ForkServerContext):
-                with _only_our_modules():
+                with _restrict_modules():
                     forkserver.ensure_running()
             super().start()
             if self.process.pid is not None and hasattr(os, "pidfd_open"):

@@ -91,8 +91,8 @@ class StaticFiles:
 
         Under another digest, such as that of another version behind the same proxy, it is not stored.
         """
-        found = self.files.get(name)
-        if found is None:
+        file = self.files.get(name)
+        if file is None:
             return Response(status_code=404, headers={"Cache-Control": "no-store"})
         accepted = {
             one.split(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")
@@ -100,7 +100,7 @@ class StaticFiles:
         headers = dict(_HEADERS)
         if digest != self.digest:
             headers["Cache-Control"] = "no-store"
-        coding, body = found.encode(accepted)
+        coding, body = file.encode(accepted)
         if coding is not None:
             headers["Content-Encoding"] = coding
-        return Response(body, headers=headers, media_type=found.media_type)
+        return Response(body, headers=headers, media_type=file.media_type)

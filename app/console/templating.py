@@ -33,7 +33,7 @@ _UNITS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12,
 def environment(language: str) -> Environment:
     """Return the environment for a language of LANGUAGES; undefined names in templates are errors."""
     texts = translations(language)
-    made = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -41,23 +41,23 @@ def environment(language: str) -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n", "jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
-    made.install_gettext_callables(  # type: ignore[attr-defined]
+    jinja.install_gettext_callables(  # type: ignore[attr-defined]
         texts.gettext, texts.ngettext, newstyle=True, pgettext=texts.pgettext
     )
-    made.filters["ago"] = lambda value, now=None: time_element(value, texts, now)
-    made.filters["number"] = lambda value: number(value, language)
-    made.filters["milliseconds"] = lambda value: milliseconds(value, language)
-    made.filters["bytes"] = lambda value: byte_size(value, language)
-    made.filters["percent"] = lambda value: percentage(value, language)
-    made.filters["json"] = json_text
-    made.filters["first_sentence"] = first_sentence
-    made.filters["replace_word"] = replace_word
-    made.filters["visible"] = lambda text: visible(str(text or ""))
-    made.globals["static"] = static_url
-    made.globals["icon"] = icon
-    made.globals["language"] = language
-    made.globals["languages"] = LANGUAGES
-    return made
+    jinja.filters["ago"] = lambda value, now=None: time_element(value, texts, now)
+    jinja.filters["number"] = lambda value: number(value, language)
+    jinja.filters["milliseconds"] = lambda value: milliseconds(value, language)
+    jinja.filters["bytes"] = lambda value: byte_size(value, language)
+    jinja.filters["percent"] = lambda value: percentage(value, language)
+    jinja.filters["json"] = json_text
+    jinja.filters["first_sentence"] = first_sentence
+    jinja.filters["replace_word"] = replace_word
+    jinja.filters["visible"] = lambda text: visible(str(text or ""))
+    jinja.globals["static"] = static_url
+    jinja.globals["icon"] = icon
+    jinja.globals["language"] = language
+    jinja.globals["languages"] = LANGUAGES
+    return jinja
 
 
 @cache
@@ -97,11 +97,11 @@ def time_element(
     """Return a time as an element: relative text, and the exact time in UTC as its title; a dash for None."""
     if value is None or value == "":
         return Markup('<span class="muted">{}</span>').format(NONE)
-    at = parsed_time(value).astimezone(UTC)
-    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
-    exact = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = parsed_time(value).astimezone(UTC)
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        at.isoformat().replace("+00:00", "Z"), exact, relative_time(seconds, texts)
+        moment.isoformat().replace("+00:00", "Z"), exact, relative_time(seconds, texts)
     )
 
 
@@ -117,11 +117,11 @@ def relative_time(seconds: float, texts: gettext.NullTranslations) -> str:
             break
         amount /= size
     count = int(amount)
-    past, future = _phrases(unit, count, texts)
+    past, future = _choose_phrases(unit, count, texts)
     return (past if seconds >= 0 else future) % {"count": count}
 
 
-def _phrases(unit: str, count: int, texts: gettext.NullTranslations) -> tuple[str, str]:
+def _choose_phrases(unit: str, count: int, texts: gettext.NullTranslations) -> tuple[str, str]:
     """Return the phrases for a unit: ago, and from now."""
     n = texts.ngettext
     match unit:
@@ -201,8 +201,8 @@ def first_sentence(text: str | None, limit: int = 160) -> str:
     has_title = bool(rest.strip()) and _SENTENCE_END.search(first) is None
     line = " ".join((rest if has_title else first).split())
     end = _SENTENCE_END.search(line)
-    found = line[: end.end()] if end else line
-    return found if len(found) <= limit else found[: limit - 1].rstrip() + "…"
+    sentence = line[: end.end()] if end else line
+    return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
 
 
 def replace_word(text: str, word: str, other: str) -> str:

@@ -10,7 +10,7 @@ _IPV6_PREFIX: Final = 64
 
 
 @lru_cache(maxsize=4096)
-def address_group(host: str) -> str:
+def group_address(host: str) -> str:
     """Return the group of a client address, whose requests are counted together.
 
     IPv4: the address. IPv6: its /64 (RFC 6177: a single site gets at least that), written `2001:db8::/64`;

@@ -32,7 +32,7 @@ class Timer:
 
 
 class TimerQueue:
-    """The timers of one event loop; not thread-safe."""
+    """Holds the timers of one event loop; not thread-safe."""
 
     __slots__ = ("_armed_for", "_handle", "_waiting", "loop")
 
@@ -58,9 +58,9 @@ class TimerQueue:
         if self._handle is not None:
             self._handle.cancel()
         self._armed_for = when
-        self._handle = self.loop.call_at(when, self._fire)
+        self._handle = self.loop.call_at(when, self._call_due_timers)
 
-    def _fire(self) -> None:
+    def _call_due_timers(self) -> None:
         self._handle = None
         # uvloop rounds to milliseconds and may be early by half of one.
         now = max(self.loop.time(), self._armed_for)
@@ -111,11 +111,11 @@ class Deadline:
 _current: TimerQueue | None = None
 
 
-def timer_queue() -> TimerQueue:
+def get_timer_queue() -> TimerQueue:
     """Return the timer queue of the running loop."""
-    global _current  # noqa: PLW0603 - caches that of the latest loop; a process has one that matters.
+    global _current  # noqa: PLW0603 - caches the queue of the latest loop; a process has one that matters.
     loop = asyncio.get_running_loop()
-    found = _current
-    if found is None or found.loop is not loop:
-        found = _current = TimerQueue(loop)
-    return found
+    queue = _current
+    if queue is None or queue.loop is not loop:
+        queue = _current = TimerQueue(loop)
+    return queue

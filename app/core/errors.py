@@ -96,8 +96,8 @@ class GatewayError(Exception):
     `detail` is shown to clients: it contains no secret, and is never built from `str(exception)`. `errors`
     are the field errors, `headers` are added to the response, `extra` are further members of the problem
     document. `hint` is one sentence on what to do next, by default that of the class. `retryable` says that
-    the same request may succeed when it is repeated, and that nothing is done twice then; an instance may
-    set it. `page` is the path of the page that explains the error, by default that of its slug.
+    the same request may succeed when it is repeated, and that repeating it does nothing twice; an instance
+    may set it. `page` is the path of the page that explains the error, by default the page of its slug.
     """
 
     status: ClassVar[int] = 500
@@ -271,9 +271,7 @@ class NotFound(GatewayError):
 
 
 def not_found(detail: str, similar: Sequence[str] = ()) -> NotFound:
-    """Return NotFound for an unknown name; `similar` are names that were probably meant, and that the client
-    may see.
-    """
+    """Return NotFound for an unknown name. `similar` are suggestions, all of which the client may see."""
     if not similar:
         return NotFound(detail)
     return NotFound(detail, hint=did_you_mean(similar), extra={"suggestions": list(similar)})
@@ -474,8 +472,9 @@ class DeadlineExceeded(GatewayError):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamErrorResponse:
-    """An upstream's error response: its status, its body, bounded in size and masked, and the headers of it
-    that are passed on.
+    """An upstream's error response: its status, its body, and the headers that are passed on to the client.
+
+    The body is bounded in size and masked.
     """
 
     status: int
@@ -483,10 +482,11 @@ class UpstreamErrorResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def _stated_reason(body: Any) -> str:
-    """Return what the body of an error response states as the reason, on one line; "" where it is a page.
+def _read_stated_reason(body: Any) -> str:
+    """Return the reason that the body of an error response states, on one line; "" where it is an HTML page.
 
-    It is the first member of `_REASON_MEMBERS` that is not empty, as JSON where it is no text; else the body.
+    That is the first member of `_REASON_MEMBERS` that is not empty, written as JSON unless it is text. Where
+    the body has no such member, the whole body is the reason.
     """
     if isinstance(body, Mapping):
         stated = (body.get(name) for name in _REASON_MEMBERS)
@@ -516,9 +516,9 @@ class UpstreamError(GatewayError):
     )
 
     response_begun: bool = False
-    """Whether a part of the response was used: the adapter resumes such a call itself, or nobody does."""
+    """Whether the gateway has used a part of the response; then only the adapter may resume the call."""
     counts_for_breaker: ClassVar[bool] = True
-    """Whether the circuit breaker of the origin counts it; not where the next call knows by itself."""
+    """Whether the circuit breaker of the origin counts this error as a failure."""
 
     def __init__(
         self, detail: str = "", *, response: UpstreamErrorResponse | None = None, request_sent: bool = True
@@ -534,10 +534,8 @@ class UpstreamError(GatewayError):
 
     @property
     def problem_detail(self) -> str:
-        """`detail` with the reason that the upstream's response states: UTCP clients show their users only
-        this member.
-        """
-        reason = _stated_reason(self.extra.get("upstream_body"))
+        """`detail` and the reason in the upstream's response: UTCP clients show users nothing else."""
+        reason = _read_stated_reason(self.extra.get("upstream_body"))
         return f"{self.detail} Its response says: {reason}" if reason else self.detail
 
 
@@ -595,5 +593,5 @@ class UpstreamRejected(UpstreamError):
 class ResponseTruncated(ConnectionAbortedError):
     """Makes the HTTP server close the connection of a response that cannot be completed.
 
-    The cause has been logged where it is raised.
+    Whoever raises it logs the cause first.
     """

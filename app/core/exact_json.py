@@ -65,16 +65,16 @@ def may_be_inexact(body: bytes) -> bool:
     if (b"e-" in body or b"E-" in body) and _SMALL_EXPONENT.search(body):
         return True
     numeric = body.translate(_NUMERIC)
-    at = numeric.find(_LONG)
-    while at >= 0:
-        run = _RUN.match(numeric, at)
-        end = at + len(_LONG) if run is None else run.end()
-        found = _NUMBER.match(body, at)
-        if found is not None and not found[0].isdigit():
-            text = found[0].decode()
+    position = numeric.find(_LONG)
+    while position >= 0:
+        run = _RUN.match(numeric, position)
+        end = position + len(_LONG) if run is None else run.end()
+        number = _NUMBER.match(body, position)
+        if number is not None and not number[0].isdigit():
+            text = number[0].decode()
             if not isinstance(parse_float(text), float):
                 return True
-        at = numeric.find(_LONG, end)
+        position = numeric.find(_LONG, end)
     return False
 
 
@@ -88,7 +88,7 @@ def loads(body: bytes) -> Any:
     return json.loads(body, parse_float=parse_float) if may_be_inexact(body) else orjson.loads(body)
 
 
-def loads_exactly(body: bytes) -> Any:
+def load_exactly(body: bytes) -> Any:
     """Return the value of JSON text of others; raise ValueError or RecursionError.
 
     A number that a double or 64 bits would alter is a `decimal.Decimal`, whatever its magnitude.
@@ -96,15 +96,15 @@ def loads_exactly(body: bytes) -> Any:
     value = orjson.loads(body)
     if not may_be_inexact(body) and _LONG_INTEGER.search(body) is None:
         return value
-    return json.loads(body, parse_float=_exact_float, parse_int=_exact_integer)
+    return json.loads(body, parse_float=_parse_exact_float, parse_int=_parse_exact_integer)
 
 
-def _exact_float(text: str) -> float | Decimal:
+def _parse_exact_float(text: str) -> float | Decimal:
     number = parse_float(text)
     return Decimal(text) if isinstance(number, BeyondDouble) else number
 
 
-def _exact_integer(text: str) -> int | Decimal:
+def _parse_exact_integer(text: str) -> int | Decimal:
     return Decimal(text) if len(text) > 20 or not -(2**63) <= int(text) < 2**64 else int(text)
 
 
@@ -117,13 +117,14 @@ def dumps(
 ) -> bytes:
     """Return a value as compact JSON in UTF-8, decimals and integers of any size with their digits.
 
-    `option` and `default` are those of orjson. A lone surrogate, which UTF-8 cannot have, becomes U+FFFD, or
-    is refused as what is no JSON: what an upstream gets must be what was given.
-    Whatever a parser of JSON returned can thus be written: everything in `app` that writes JSON uses this
-    function. Raise NestedTooDeeply for more than 254 levels, and orjson.JSONEncodeError for a value that is
-    no JSON, and for an integer of more than 4,300 digits.
+    `option` and `default` are passed on to orjson. UTF-8 has no lone surrogates: one becomes U+FFFD, or, with
+    `surrogates="refuse"`, is an error, because an upstream must get exactly what was given. So this function
+    writes whatever a JSON parser returned, and everything in `app` that writes JSON uses it.
+
+    Raise NestedTooDeeply for more than 254 levels, and orjson.JSONEncodeError for a value that is not JSON or
+    an integer of more than 4,300 digits.
     """
-    write_other = _decimal if default is None else partial(_decimal_or, default)
+    write_other = _write_decimal if default is None else partial(_write_decimal_or, default)
     try:
         return orjson.dumps(value, default=write_other, option=option)
     except TypeError as error:
@@ -133,7 +134,7 @@ def dumps(
     try:
         if surrogates == "refuse" and _has_surrogate(value):
             raise orjson.JSONEncodeError("str is not valid UTF-8: surrogates not allowed")
-        return orjson.dumps(_writable(value), default=write_other, option=option)
+        return orjson.dumps(_make_writable(value), default=write_other, option=option)
     except RecursionError:
         # From the copy, which is made before orjson counts the levels.
         raise NestedTooDeeply from None
@@ -143,8 +144,8 @@ def dumps(
         raise
 
 
-def dumps_strictly(value: Any) -> bytes:
-    """Return a value as compact JSON in UTF-8, where what a parser of 64 bits would alter is to be refused.
+def dump_strictly(value: Any) -> bytes:
+    """Return a value as compact JSON in UTF-8; refuse what a parser of 64-bit numbers would alter.
 
     Raise orjson.JSONEncodeError for an integer beyond 64 bits, a decimal, a lone surrogate, more than 254
     levels, and for a value that is no JSON.
@@ -153,16 +154,16 @@ def dumps_strictly(value: Any) -> bytes:
 
 
 def on_one_line(text: bytes) -> bytes:
-    """Return JSON text without its line breaks, which stand only between tokens: for formats of lines."""
+    """Return JSON text without the line breaks between its tokens, for formats with one value a line."""
     return text.replace(b"\n", b"").replace(b"\r", b"") if b"\n" in text or b"\r" in text else text
 
 
-def equal(one: Any, other: Any) -> bool:
+def are_equal(value: Any, other: Any) -> bool:
     """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    return bool(_identify(one) == _identify(other))
+    return bool(_identify(value) == _identify(other))
 
 
-def distinct(values: Iterable[Any]) -> list[Any]:
+def drop_duplicates(values: Iterable[Any]) -> list[Any]:
     """Return the values without those that equal an earlier one."""
     first: dict[Hashable, Any] = {}
     for value in values:
@@ -170,14 +171,14 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return list(first.values())
 
 
-def common(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+def keep_common(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
     """Return the values that equal one of the others."""
     known = set(map(_identify, others))
     return [value for value in values if _identify(value) in known]
 
 
 def _identify(value: Any) -> Hashable:
-    """Return what two JSON values have in common if, and only if, they are equal."""
+    """Return a key that two JSON values share if, and only if, they are equal."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, list | tuple):
@@ -205,14 +206,14 @@ def _has_surrogate(value: Any) -> bool:
     return isinstance(value, str) and _SURROGATE.search(value) is not None
 
 
-def _writable(value: Any) -> Any:
+def _make_writable(value: Any) -> Any:
     """Return a copy with integers beyond 64 bits as their digits, and without lone surrogates."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_writable_key(key): _writable(member) for key, member in value.items()}
+        return {_make_key_writable(key): _make_writable(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_writable(member) for member in value]
+        return [_make_writable(member) for member in value]
     if type(value) is int and not _MIN_INTEGER <= value < _MAX_INTEGER:
         return orjson.Fragment(_write_digits(value))
     return value
@@ -226,17 +227,21 @@ def _write_digits(value: int) -> str:
         raise orjson.JSONEncodeError("int has too many digits to be written") from None
 
 
-def _writable_key(key: Any) -> Any:
+def _make_key_writable(key: Any) -> Any:
     # Other keys are written, or not, by the option OPT_NON_STR_KEYS.
     is_large = type(key) is int and not _MIN_INTEGER <= key < _MAX_INTEGER
     return _write_digits(key) if is_large else _SURROGATE.sub("\ufffd", key) if isinstance(key, str) else key
 
 
-def _decimal_or(default: Callable[[Any], Any], value: Any) -> Any:
-    return _decimal(value) if type(value) is Decimal and value.is_finite() else _writable(default(value))
+def _write_decimal_or(default: Callable[[Any], Any], value: Any) -> Any:
+    return (
+        _write_decimal(value)
+        if type(value) is Decimal and value.is_finite()
+        else _make_writable(default(value))
+    )
 
 
-def _decimal(value: Any) -> orjson.Fragment:
+def _write_decimal(value: Any) -> orjson.Fragment:
     if type(value) is Decimal and value.is_finite():
         return orjson.Fragment(str(value))
     raise TypeError(f"{type(value).__name__} is not JSON")

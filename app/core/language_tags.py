@@ -22,9 +22,10 @@ _SEVERAL: Final = 20
 _PLACES: Final = (("info", "x-language"), ("x-language",), ("x-lang",), ("info", "x-lang"))
 
 
-def language_tag(value: Any) -> str | None:
-    """Return a language tag in the case of RFC 5646 section 2.1.1 (`pt-BR`, `zh-Hant`); None for what is no
-    tag. `de_AT`, the form of locales, is read as `de-AT`.
+def normalize_tag(value: Any) -> str | None:
+    """Return a language tag in the case of RFC 5646 section 2.1.1 (`pt-BR`, `zh-Hant`).
+
+    Return None for a value that is not a tag. A locale such as `de_AT` is read as `de-AT`.
     """
     if not isinstance(value, str) or len(value) > MAX_LENGTH:
         return None
@@ -42,37 +43,38 @@ def language_tag(value: Any) -> str | None:
     return "-".join(written)
 
 
-def primary_language(tag: str | None) -> str | None:
+def get_primary_language(tag: str | None) -> str | None:
     """Return the language of a tag without script, region and all else, in lower case: `pt` of `pt-BR`."""
     return None if tag is None else tag.partition("-")[0].lower()
 
 
-def document_language(raw: Mapping[str, Any]) -> tuple[str | None, list[FieldError]]:
-    """Return the tag of the language in which a document says that it is written, None where it says none;
-    and what it says that is no language tag, by JSON pointer.
+def read_document_language(raw: Mapping[str, Any]) -> tuple[str | None, list[FieldError]]:
+    """Return the language tag that a document declares, None where it declares none, and the invalid ones.
 
-    Read are `x-language` and `x-lang` of the Info Object and of the document.
+    `x-language` and `x-lang` of the Info Object and of the document are read. Each error has the JSON pointer
+    of a value that is not a language tag.
     """
     problems: list[FieldError] = []
-    found: str | None = None
+    language: str | None = None
     for *parents, name in _PLACES:
         node: Any = raw
         for parent in parents:
             node = node.get(parent)
         if not isinstance(node, Mapping) or node.get(name) is None:
             continue
-        tag = language_tag(node[name])
+        tag = normalize_tag(node[name])
         if tag is None:
-            at = "".join(f"/{one}" for one in (*parents, name))
-            problems.append(FieldError(at, f"`{name}` is not a language tag (BCP 47) and was left out"))
-        found = found or tag
-    return found, problems
+            pointer = "".join(f"/{one}" for one in (*parents, name))
+            problems.append(FieldError(pointer, f"`{name}` is not a language tag (BCP 47) and was left out"))
+        language = language or tag
+    return language, problems
 
 
-def content_language(header: str) -> str | None:
-    """Return the language of a `Content-Language` (RFC 9110 section 8.5); None where there is none, or where
-    it names several languages: a text for several audiences is written in nobody knows which.
+def read_content_language(header: str) -> str | None:
+    """Return the language of a `Content-Language` header (RFC 9110 section 8.5).
+
+    Return None where it names no language, or several: then nobody knows in which one the text is written.
     """
-    tags = [language_tag(one) for one in header.split(",", _SEVERAL)]
-    known = {primary_language(tag) for tag in tags}
+    tags = [normalize_tag(one) for one in header.split(",", _SEVERAL)]
+    known = {get_primary_language(tag) for tag in tags}
     return tags[0] if len(known) == 1 else None

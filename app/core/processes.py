@@ -25,7 +25,7 @@ _REAP_SECONDS: Final = 10.0
 
 
 @contextlib.asynccontextmanager
-async def child_process(
+async def run_child_process(
     *command: str, env: Mapping[str, str], cwd: str = "/", stdin: int = DEVNULL, stderr: int = DEVNULL
 ) -> AsyncIterator[Process]:
     """Run `command` in a process group of its own, which is killed when the block ends, however it ends.

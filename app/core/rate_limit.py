@@ -37,8 +37,8 @@ class RateLimit:
         """Return the limit from the text `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise
         ValueError.
         """
-        found = _TEXT.fullmatch(text.strip())
-        numbers = [int(number) for number in found.groups() if number] if found else []
+        match = _TEXT.fullmatch(text.strip())
+        numbers = [int(number) for number in match.groups() if number] if match else []
         if not numbers or not all(numbers) or max(numbers) > MAX_REQUESTS or numbers[1] > MAX_PERIOD_SECONDS:
             msg = "must be REQUESTS/SECONDS or REQUESTS/SECONDS:BURST, e.g. 600/60 or 600/60:50"
             raise ValueError(msg)

@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from app.core.language_tags import LANGUAGE_TAG, MAX_LENGTH, language_tag
+from app.core.language_tags import LANGUAGE_TAG, MAX_LENGTH, normalize_tag
 from app.core.pagination import Page
 from app.core.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
 from app.core.resource_names import PROVIDER_NAME, TOOL_NAME, TOOLSET_NAME
-from app.core.text import input_path
-from app.core.tool_keywords import MAX_KEYWORD_LENGTH, MAX_KEYWORDS, distinct
+from app.core.text import split_input_path
+from app.core.tool_keywords import MAX_KEYWORD_LENGTH, MAX_KEYWORDS, drop_repeated
 from app.core.upstream_mode import MAX_SEED, RECORDING_NAME, ModeName, UpstreamMode
 
 PATTERN_MESSAGES = {
@@ -35,7 +35,7 @@ PATTERN_MESSAGES = {
 """What to say about a text that does not match one of these patterns."""
 
 
-def _storable(value: str) -> str:
+def _check_storable(value: str) -> str:
     """Return the text; raise ValueError for NUL and lone surrogates, which PostgreSQL does not store."""
     if "\x00" in value:
         msg = "must not contain NUL"
@@ -46,20 +46,22 @@ def _storable(value: str) -> str:
     return value
 
 
-def _integral(value: object) -> object:
+def _accept_integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-ACCEPT_INTEGRAL_FLOAT = BeforeValidator(_integral)
+ACCEPT_INTEGRAL_FLOAT = BeforeValidator(_accept_integral)
 """Put it after the Field of a strict int, which then also takes 60.0: an integer by JSON Schema
 (validation, section 6.1.1)."""
 Number = Annotated[float, Strict()]
 """A JSON number, never text or a boolean."""
 _NO_NUL = r"^[^\x00]*$"
-Text = Annotated[str, Field(max_length=20_000, pattern=_NO_NUL), AfterValidator(_storable)]
+Text = Annotated[str, Field(max_length=20_000, pattern=_NO_NUL), AfterValidator(_check_storable)]
 """Text that can be stored; at most 20,000 characters."""
-ShortText = Annotated[str, Field(max_length=200, pattern=_NO_NUL), AfterValidator(_storable)]
-UrlText = Annotated[str, Field(max_length=2048, pattern=r"^[^\x00-\x20\x7f]*$"), AfterValidator(_storable)]
+ShortText = Annotated[str, Field(max_length=200, pattern=_NO_NUL), AfterValidator(_check_storable)]
+UrlText = Annotated[
+    str, Field(max_length=2048, pattern=r"^[^\x00-\x20\x7f]*$"), AfterValidator(_check_storable)
+]
 ToolsetName = Annotated[str, Field(pattern=TOOLSET_NAME, examples=["support"])]
 Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Keyword = Annotated[
@@ -69,19 +71,19 @@ Keyword = Annotated[
         pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
         examples=["voucher"],
     ),
-    AfterValidator(_storable),
+    AfterValidator(_check_storable),
 ]
 """A further word, or a few words, by which search finds a tool."""
 Keywords = Annotated[
     list[Keyword],
     Field(max_length=MAX_KEYWORDS),
-    AfterValidator(lambda given: list(distinct(given))),
+    AfterValidator(lambda given: list(drop_repeated(given))),
 ]
 """Keywords that differ in more than case: of others the first one stays."""
 LanguageTag = Annotated[
     str,
     Field(max_length=MAX_LENGTH, pattern=LANGUAGE_TAG, examples=["de"]),
-    AfterValidator(lambda value: language_tag(value) or value),
+    AfterValidator(lambda value: normalize_tag(value) or value),
 ]
 """A language tag (BCP 47), which becomes the case of RFC 5646 section 2.1.1."""
 ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])]
@@ -97,7 +99,9 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-InputName = Annotated[str, Field(min_length=1, max_length=500, pattern=_NO_NUL), AfterValidator(_storable)]
+InputName = Annotated[
+    str, Field(min_length=1, max_length=500, pattern=_NO_NUL), AfterValidator(_check_storable)
+]
 
 
 class RateLimitInput(StrictModel):
@@ -185,7 +189,7 @@ class AnnotationsInput(StrictModel):
         for name, token in (given or {}).items():
             if tokens.setdefault(token.lower(), name) != name:
                 raise ValueError(f"must not have one token for {tokens[token.lower()]} and {name}")
-            if paths.setdefault(input_path(name), name) != name:
+            if paths.setdefault(split_input_path(name), name) != name:
                 raise ValueError(f"must name the input {name} once")
         return given
 

@@ -18,33 +18,33 @@ _CUTOFF: Final = 0.6
 _SPREAD: Final = 0.15
 
 
-def closest(name: str, candidates: Iterable[str], *, limit: int = 1) -> list[str]:
+def find_similar(name: str, candidates: Iterable[str], *, limit: int = 1) -> list[str]:
     """Return up to `limit` of the candidates that are similar to `name`, the most similar first.
 
-    Case and the separators `.`, `_`, `-`, `:` do not count. The first 2,000 candidates are compared, without
-    those of more than 100 characters.
+    Case and the separators `.`, `_`, `-`, `:` are ignored. Only the first 2,000 candidates are compared, and
+    candidates of more than 100 characters are skipped.
     """
-    wanted = _folded(name[:_MAX_LENGTH])
+    wanted = _fold(name[:_MAX_LENGTH])
     if not wanted:
         return []
-    pairs = _pairs(wanted)
+    pairs = _list_pairs(wanted)
     folded = (
-        (_folded(candidate), candidate)
+        (_fold(candidate), candidate)
         for candidate in islice(candidates, MAX_CANDIDATES)
         if len(candidate) <= _MAX_LENGTH
     )
     likely = heapq.nlargest(
-        _LIKELY, folded, key=lambda pair: len(pairs & _pairs(pair[0])) / (len(pair[0]) + 1)
+        _LIKELY, folded, key=lambda pair: len(pairs & _list_pairs(pair[0])) / (len(pair[0]) + 1)
     )
     matcher = difflib.SequenceMatcher(b=wanted)
-    found = []
+    ranked = []
     for text, candidate in likely:
         matcher.set_seq1(text)
         ratio = matcher.ratio()
         if ratio >= _CUTOFF and candidate != name:
-            found.append((-ratio, candidate))
-    found.sort()
-    return [candidate for ratio, candidate in found[:limit] if ratio <= found[0][0] + _SPREAD]
+            ranked.append((-ratio, candidate))
+    ranked.sort()
+    return [candidate for ratio, candidate in ranked[:limit] if ratio <= ranked[0][0] + _SPREAD]
 
 
 def did_you_mean(names: Iterable[str]) -> str:
@@ -53,11 +53,11 @@ def did_you_mean(names: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(quoted)}?" if quoted else ""
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return text.lower().translate(_SEPARATORS)
 
 
-def _pairs(text: str) -> set[str]:
+def _list_pairs(text: str) -> set[str]:
     return {text[index : index + 2] for index in range(len(text) - 1)} or {text}
 
 

@@ -39,25 +39,27 @@ def pointer(base: str, *keys: str | int) -> str:
     return base + "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def pointer_parts(pointer: str) -> list[str]:
+def split_pointer(pointer: str) -> list[str]:
     """Return the keys of a JSON pointer that begins with a slash (RFC 6901 section 4)."""
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
-def input_path(name: str) -> tuple[str, ...]:
+def split_input_path(name: str) -> tuple[str, ...]:
     """Return the property names that lead to an input: `name` is that of one, or a JSON pointer."""
-    return tuple(pointer_parts(name)) if name.startswith("/") else (name,)
+    return tuple(split_pointer(name)) if name.startswith("/") else (name,)
 
 
-def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
+def clean_text(value: str, *, pointer: str = "", limit: int = TEXT_LIMIT) -> str:
     """Return the text without invisible characters, truncated to `limit` characters.
 
-    Raise InvalidDocument, with the pointer `at`, for U+0000, which is never there by accident.
+    Raise InvalidDocument, which names `pointer`, for U+0000: it is never there by accident.
     """
     if value.isascii() and value.isprintable() and len(value) <= limit:
         return value
     if "\x00" in value:
-        raise InvalidDocument("The text contains a NUL character", errors=[FieldError(at, "Remove U+0000.")])
+        raise InvalidDocument(
+            "The text contains a NUL character", errors=[FieldError(pointer, "Must not contain U+0000.")]
+        )
     cleaned = HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
@@ -97,7 +99,7 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def json_error(subject: str, document: bytes, position: int, message: str = "") -> str:
+def describe_json_error(subject: str, document: bytes, position: int, message: str = "") -> str:
     """Return a sentence that says what is wrong with a document that is not JSON, and where.
 
     `subject` names the document, `position` is the offset at which the parser gave up, and `message` the
@@ -108,7 +110,7 @@ def json_error(subject: str, document: bytes, position: int, message: str = "") 
     except UnicodeDecodeError as error:
         return f"{subject} is not UTF-8: see byte {error.start + 1}."
     before = text[:position].rstrip()
-    if "recursion" in message.lower() or _depth(before) >= _PARSER_DEPTH:
+    if "recursion" in message.lower() or _count_open_brackets(before) >= _PARSER_DEPTH:
         return f"{subject} is nested too deeply."
     rest = text[position:].lstrip()
     reason = ""
@@ -127,31 +129,33 @@ def json_error(subject: str, document: bytes, position: int, message: str = "") 
     return f"{subject} is not valid JSON (line {line}, column {column}){reason}."
 
 
-def _depth(text: str) -> int:
+def _count_open_brackets(text: str) -> int:
     """Return how many brackets are open at the end of the text, roughly: those in strings count, too."""
     return text.count("[") + text.count("{") - text.count("]") - text.count("}")
 
 
-def storable_text(value: str) -> str:
+def remove_unstorable(value: str) -> str:
     """Return the text without U+0000 and lone surrogates."""
     return _UNSTORABLE.sub("", value)
 
 
-def reject_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:
+def reject_unstorable(value: Any, *, location: str = "", depth: int = 0) -> None:
     """Raise InvalidDocument for a JSON value that has U+0000 or lone surrogates, or is nested too deeply."""
     if depth > MAX_DEPTH:
         raise InvalidDocument(
-            "The value is nested too deeply", errors=[FieldError(at, f"At most {MAX_DEPTH} levels.")]
+            "The value is nested too deeply",
+            errors=[FieldError(location, f"Nested more than {MAX_DEPTH} levels deep.")],
         )
     if isinstance(value, str):
         if _UNSTORABLE.search(value):
             raise InvalidDocument(
-                "The text cannot be stored", errors=[FieldError(at, "Remove U+0000 and lone surrogates.")]
+                "The text cannot be stored",
+                errors=[FieldError(location, "Must not contain U+0000 or lone surrogates.")],
             )
     elif isinstance(value, dict):
         for key, member in value.items():
-            reject_unstorable(key, at=at, depth=depth)
-            reject_unstorable(member, at=pointer(at, key), depth=depth + 1)
+            reject_unstorable(key, location=location, depth=depth)
+            reject_unstorable(member, location=pointer(location, key), depth=depth + 1)
     elif isinstance(value, list):
         for index, member in enumerate(value):
-            reject_unstorable(member, at=pointer(at, index), depth=depth + 1)
+            reject_unstorable(member, location=pointer(location, index), depth=depth + 1)

@@ -64,12 +64,12 @@ class UpstreamMode:
         return cls(mode, stored.get("recording"), stored.get("seed") or 0)
 
 
-def effective_mode(key: UpstreamMode | None, toolset: UpstreamMode | None) -> UpstreamMode | None:
+def choose_mode(key: UpstreamMode | None, toolset: UpstreamMode | None) -> UpstreamMode | None:
     """Return the mode of a call by a key at the address of a toolset; None: live, the mode of most calls."""
-    for one in (key, toolset):
-        if one is not None and one.is_offline:
-            return one
-    for one in (key, toolset):
-        if one is not None and one.mode == "record":
-            return one
+    for mode in (key, toolset):
+        if mode is not None and mode.is_offline:
+            return mode
+    for mode in (key, toolset):
+        if mode is not None and mode.mode == "record":
+            return mode
     return None

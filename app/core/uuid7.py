@@ -18,6 +18,6 @@ def uuid7() -> UUID:
     return UUID(int=millis << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | random.getrandbits(62))
 
 
-def first_uuid7(moment: datetime) -> UUID:
+def make_first_uuid7(moment: datetime) -> UUID:
     """Return the least UUIDv7 of the millisecond of an aware time from 1970 on."""
     return UUID(int=int(moment.timestamp() * 1000) << 80 | 0x7 << 76 | 0x2 << 62)

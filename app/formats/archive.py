@@ -63,7 +63,7 @@ def is_archive(document: bytes) -> bool:
     return document[:4] in _ARCHIVES[:2]
 
 
-def names_in(archive: bytes) -> tuple[str, ...]:
+def list_names(archive: bytes) -> tuple[str, ...]:
     """Return the paths of the files of a zip archive; none where it is damaged or has too many."""
     try:
         _check_directory(archive)
@@ -87,12 +87,12 @@ def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             entries = [entry for entry in opened.infolist() if not _NOISE.search(entry.filename)]
             _check_entries(entries, limits)
-            return {entry.filename: _content(opened, entry) for entry in entries if not entry.is_dir()}
+            return {entry.filename: _read_content(opened, entry) for entry in entries if not entry.is_dir()}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, struct.error, EOFError, ValueError, OSError):
         raise InvalidDocument("The zip archive is damaged, or packed in a way that is not read") from None
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
+def pack_files(files: Mapping[str, bytes]) -> bytes:
     """Return a zip archive of the files, not compressed; the same files give the same bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as opened:
@@ -131,23 +131,23 @@ def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> No
         _check_entry(entry)
         name = entry.filename.rstrip("/")
         if name in seen:
-            raise InvalidDocument(f"The zip archive contains {_quoted(name)} twice")
+            raise InvalidDocument(f"The zip archive contains {_quote_name(name)} twice")
         seen.add(name)
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     name = entry.filename
     if not _is_inside(name):
-        raise InvalidDocument(f"The zip archive has a path that is not allowed: {_quoted(name)}")
+        raise InvalidDocument(f"The zip archive has a path that is not allowed: {_quote_name(name)}")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidDocument(f"The zip archive contains a link or a device: {_quoted(name)}")
+        raise InvalidDocument(f"The zip archive contains a link or a device: {_quote_name(name)}")
     if entry.flag_bits & 0x1:
         raise InvalidDocument("The zip archive is encrypted")
     if _NESTED.search(name):
-        raise InvalidDocument(f"The zip archive contains another archive: {_quoted(name)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_quote_name(name)}")
     if entry.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * entry.compress_size):
-        raise TooLarge(f"The zip archive compresses {_quoted(name)} more than {_MAX_RATIO} to 1")
+        raise TooLarge(f"The zip archive compresses {_quote_name(name)} more than {_MAX_RATIO} to 1")
 
 
 def _is_inside(name: str) -> bool:
@@ -156,16 +156,16 @@ def _is_inside(name: str) -> bool:
     return not outside and len(name) <= _MAX_NAME and name.isprintable()
 
 
-def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+def _read_content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with opened.open(entry) as stream:
         # Reading one byte more than the declared size reveals a false declaration; `zipfile` checks the CRC.
         content = stream.read(entry.file_size + 1)
     if len(content) != entry.file_size:
-        raise InvalidDocument(f"The zip archive is wrong about the size of {_quoted(entry.filename)}")
+        raise InvalidDocument(f"The zip archive is wrong about the size of {_quote_name(entry.filename)}")
     if content.startswith(_ARCHIVES):
-        raise InvalidDocument(f"The zip archive contains another archive: {_quoted(entry.filename)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_quote_name(entry.filename)}")
     return content
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return repr(name[:100])

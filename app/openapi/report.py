@@ -32,7 +32,7 @@ class OperationProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceWarning:
-    """A warning that belongs to no single tool; `pointer` (RFC 6901) is that of a part of the source."""
+    """A warning that belongs to no single tool; `pointer` (RFC 6901) leads to a part of the source."""
 
     detail: str
     pointer: str = ""
@@ -55,7 +55,7 @@ class Warnings:
     _omitted: int = 0
 
     def add(self, pointer: str, detail: str) -> None:
-        """Add a warning; after the thousandth they are only counted."""
+        """Add a warning; warnings after the thousandth are only counted."""
         if (pointer, detail) in self._seen:
             return
         if len(self._seen) >= _MAX_WARNINGS:
@@ -63,7 +63,7 @@ class Warnings:
             return
         self._seen[pointer, detail] = None
 
-    def collected(self) -> tuple[SourceWarning, ...]:
+    def list_collected(self) -> tuple[SourceWarning, ...]:
         """Return the warnings in the order in which they were added."""
         warnings = [SourceWarning(detail, pointer) for pointer, detail in self._seen]
         if self._omitted:
@@ -100,7 +100,7 @@ class UnreadFields:
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, object_name: str, name: str, pointer: str, reason: str) -> None:
-        """Count a field; after the two hundredth name of one, further names are left out."""
+        """Count a field; field names after the two hundredth are left out."""
         key = object_name, name[:_MAX_FIELD_NAME]
         if key not in self._found:
             if len(self._found) >= _MAX_UNREAD:
@@ -108,7 +108,7 @@ class UnreadFields:
             self._found[key] = pointer, reason
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def collected(self) -> tuple[UnreadField, ...]:
+    def list_collected(self) -> tuple[UnreadField, ...]:
         """Return the fields by object and name."""
         return tuple(UnreadField(*key, self._counts[key], *self._found[key]) for key in sorted(self._found))
 
@@ -118,9 +118,9 @@ class OperationOutcome:
     """The outcome of one operation or tool of a source.
 
     `name` is its local name and, once stored, its canonical one; "" where it was skipped for a `reason`.
-    `security` are the slots of each alternative. `tokens` is an estimate of what it costs a model,
-    `slimming_steps` are the steps by which it was slimmed, `lint` what makes it harder to use; None where it
-    was not assessed.
+    `security` has the slots of each alternative. `tokens` estimates what the tool costs a model,
+    `slimming_steps` says how it was slimmed, and `lint` what makes it harder to use; these three are None
+    where it was not assessed.
     """
 
     source_key: str
@@ -185,7 +185,7 @@ class OperationOutcome:
         }
         return {key: value for key, value in members.items() if value is not None}
 
-    def assessed(self, assessment: Assessment) -> "OperationOutcome":
+    def add_assessment(self, assessment: Assessment) -> "OperationOutcome":
         """Return the outcome with the assessment of its tool."""
         # Not `replace`, which takes several times as long.
         return OperationOutcome(
@@ -201,7 +201,7 @@ class OperationOutcome:
             assessment.findings,
         )
 
-    def skipped(self, reason: str) -> "OperationOutcome":
+    def mark_skipped(self, reason: str) -> "OperationOutcome":
         """Return the outcome of a tool that is not stored after all."""
         return replace(self, name="", outcome="skipped", reason=reason)
 
@@ -280,8 +280,8 @@ class SourceReport:
     def with_pointers(self, source_pointer: Callable[[str], str]) -> "SourceReport":
         """Return the report on a translated document with pointers into its source.
 
-        Warnings about the source itself already have them, as none of these begins like a part of OpenAPI.
-        Fields without an effect are those of the translation, which its reader does not see.
+        Warnings about the source itself already have such pointers: none of these begins like a part of
+        OpenAPI. Unread fields are left out, because they belong to the translation, which nobody sees.
         """
         operations = tuple(replace(one, pointer=source_pointer(one.pointer)) for one in self.operations)
         warnings = tuple(
@@ -295,9 +295,9 @@ class SourceReport:
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def with_skipped(self, reasons: Mapping[str, str]) -> "SourceReport":
-        """Return the report on a source of which some tools are skipped, by source key, for these reasons."""
+        """Return the report with some tools marked as skipped, for these reasons by source key."""
         operations = (
-            one.skipped(reasons[one.source_key])
+            one.mark_skipped(reasons[one.source_key])
             if one.source_key in reasons and one.outcome != "skipped"
             else one
             for one in self.operations
@@ -317,7 +317,7 @@ class SourceReport:
         operations = (
             one
             if one.outcome == "skipped" or (assessment := assessments.get(one.source_key)) is None
-            else one.assessed(assessment)
+            else one.add_assessment(assessment)
             for one in self.operations
         )
         tokens = sum(one.tokens for one in assessments.values())

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from app.core.errors import CredentialMissing, CredentialNotAllowed, InvalidInput, UnsetVariable
 from app.formats.utcp.oauth2_grant import read_google_key
 from app.formats.utcp.paths import compile_url
-from app.formats.utcp.signature_recipe import SignatureRecipe, key_bytes
+from app.formats.utcp.signature_recipe import SignatureRecipe, decode_key
 from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import TokenRequest
@@ -174,7 +174,7 @@ class CredentialRenderer:
             key = fields["secret"]
             recipe = SignatureRecipe.model_validate(credential.public)
             try:
-                raw = key_bytes(Secret(key), recipe.secret_encoding)
+                raw = decode_key(Secret(key), recipe.secret_encoding)
             except ValueError as error:
                 raise CredentialMissing(
                     f"The credential in slot {credential.slot!r} cannot be used: {error}",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.core.deadlines import Deadline, TimerQueue, timer_queue
+from app.core.deadlines import Deadline, TimerQueue, get_timer_queue
 from app.core.errors import UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
@@ -170,7 +170,7 @@ class Engine:
         """The timers of the event loop that this engine belongs to."""
         clock = self._clock
         if clock is None:
-            clock = self._clock = timer_queue()
+            clock = self._clock = get_timer_queue()
         return clock
 
     @property

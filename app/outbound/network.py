@@ -7,7 +7,7 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Final, Self
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import AddressDenied, DeniedAddress, Guard
@@ -53,7 +53,7 @@ class Network:
         BlockedAddress, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 return await self._dialer.resolve(address)
         except TimeoutError:
             raise _connect_timeout() from None
@@ -77,7 +77,7 @@ class Network:
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout.
         """
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 return await self._proxied_socket(address, egress)
         except TimeoutError:
             raise _connect_timeout() from None
@@ -92,7 +92,7 @@ class Network:
         """
         raw = await self.connect_socket(address, egress=egress, deadline=deadline)
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 reader, writer = await asyncio.open_connection(
                     sock=raw,
                     limit=_READ_BUFFER_BYTES,

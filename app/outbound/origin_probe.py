@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from cryptography import x509
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import GatewayError, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.http1.dialing import Address
@@ -121,7 +121,7 @@ async def _handshake(
 ) -> OriginCertificate:
     """Shake hands over a connected socket, which is closed, and return the peer's certificate."""
     try:
-        with Deadline(timer_queue(), deadline):
+        with Deadline(get_timer_queue(), deadline):
             _, writer = await asyncio.open_connection(
                 sock=raw, ssl=context, server_hostname=address.host.rstrip(".")
             )

@@ -28,7 +28,7 @@ from app.core.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.formats.utcp.oauth2_grant import check_key_length, default_algorithm
+from app.formats.utcp.oauth2_grant import check_key_length, choose_algorithm
 from app.formats.utcp.paths import compile_url
 from app.outbound.assertions import ASSERTION_SECONDS, AssertionSettings
 from app.outbound.http import Engine, OutboundRequest
@@ -163,7 +163,7 @@ def _assertion(request: TokenRequest, signing: AssertionSettings, claims: dict[s
     pem = signing.private_key.reveal()
     try:
         check_key_length(pem)
-        algorithm = signing.algorithm or default_algorithm(pem)
+        algorithm = signing.algorithm or choose_algorithm(pem)
         key = _key_class(algorithm).import_key(pem)
         header = {"alg": algorithm, "typ": "JWT"} | ({"kid": signing.key_id} if signing.key_id else {})
         claims = {

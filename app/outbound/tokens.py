@@ -13,7 +13,7 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import GatewayError, UpstreamTimeout, clone_error
 from app.core.telemetry.context import TRACE
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
@@ -119,7 +119,7 @@ class TokenCache:
         try:
             if deadline == math.inf:
                 return await asyncio.shield(fetch)
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 return await asyncio.shield(fetch)
         except TimeoutError:
             raise UpstreamTimeout("The token endpoint issued no token before the call's deadline.") from None

@@ -21,7 +21,7 @@ def read_template(raw: Any, *, at: str = "") -> Template:
     if not isinstance(raw, Mapping):
         raise InvalidInput("A call template must be an object", errors=[FieldError(at, "Give an object.")])
     protocol = _protocol(raw, at=at)
-    reject_unstorable(PROTOCOLS[protocol].template.storable(raw), at=at)
+    reject_unstorable(PROTOCOLS[protocol].template.storable(raw), location=at)
     fields = {key: value for key, value in raw.items() if key not in TYPE_KEYS and key != "type"}
     reassigned = PROTOCOLS[protocol].reassign(fields)
     notes: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ def read_template(raw: Any, *, at: str = "") -> Template:
         raise InvalidInput(
             "A name must be text", errors=[FieldError(pointer(at, "name"), "Give text.", "string")]
         )
-    name = clean_text(name, at=pointer(at, "name")).strip() or None if name else None
+    name = clean_text(name, pointer=pointer(at, "name")).strip() or None if name else None
     return Template(protocol, _compile_with_variables({**fields, "name": name}, protocol, at=at), notes)
 
 

@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from app.core import exact_json
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import (
     BlockedAddress,
     FieldError,
@@ -107,13 +107,13 @@ __all__ = [
     "event_result",
     "exact_json",
     "field_values",
+    "get_timer_queue",
     "map_encoding_errors",
     "sanitize_error_body",
     "sign_upgrade",
     "socket_address",
     "socket_origin",
     "time_limit",
-    "timer_queue",
     "value_result",
 ]
 

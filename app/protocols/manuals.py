@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from app.core.errors import FieldError, InvalidDocument, InvalidInput
-from app.core.language_tags import document_language
+from app.core.language_tags import read_document_language
 from app.core.text import (
     NAME_LIMIT,
     clean_text,
     pointer,
     reject_unstorable,
-    storable_text,
+    remove_unstorable,
 )
-from app.core.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, distinct, read_keywords
+from app.core.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, drop_repeated, read_keywords
 from app.formats.json_schema.normalize import normalize_inputs, normalize_schema
 from app.formats.utcp.call_template import Template
 from app.protocols.call_templates import for_tool, read_template
@@ -122,8 +122,8 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
     declared = raw.get("utcp_version" if kind == "manual_v1" else "version", "")
     tools: list[ManualTool] = []
     rejected: list[RejectedTool] = []
-    language, warnings = document_language(raw)
-    common, problems = read_keywords(raw.get(KEYWORDS_EXTENSION), at=pointer("", KEYWORDS_EXTENSION))
+    language, warnings = read_document_language(raw)
+    common, problems = read_keywords(raw.get(KEYWORDS_EXTENSION), location=pointer("", KEYWORDS_EXTENSION))
     warnings += problems
     for index, entry in enumerate(entries):
         at = pointer("/tools", index)
@@ -169,7 +169,7 @@ def _warnings(raw: Mapping[str, Any], tools: list[ManualTool]) -> list[FieldErro
 
 def _readable_name(entry: Any) -> str | None:
     name = entry.get("name") if isinstance(entry, Mapping) else None
-    return storable_text(name)[:NAME_LIMIT] if isinstance(name, str) else None
+    return remove_unstorable(name)[:NAME_LIMIT] if isinstance(name, str) else None
 
 
 def _tool(
@@ -188,13 +188,15 @@ def _tool(
     name = _name(entry, at)
     inputs_key = "inputs" if entry.get("inputs") is not None else "parameters"
     for key in (inputs_key, "outputs"):
-        reject_unstorable(entry.get(key), at=pointer(at, key))
-    inputs, input_notes = normalize_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
-    outputs, output_notes = normalize_schema(entry.get("outputs"), at=pointer(at, "outputs"))
+        reject_unstorable(entry.get(key), location=pointer(at, key))
+    inputs, input_notes = normalize_inputs(entry.get(inputs_key), location=pointer(at, inputs_key))
+    outputs, output_notes = normalize_schema(entry.get("outputs"), location=pointer(at, "outputs"))
     template, is_own = _template_or(inherited, entry, at, notes)
     template = for_tool(template, name, at=pointer(at, _template_key(entry)))
     size = entry.get("average_response_size")
-    keywords, problems = read_keywords(entry.get(KEYWORDS_EXTENSION), at=pointer(at, KEYWORDS_EXTENSION))
+    keywords, problems = read_keywords(
+        entry.get(KEYWORDS_EXTENSION), location=pointer(at, KEYWORDS_EXTENSION)
+    )
     warnings += problems[: max(0, _MAX_WARNINGS - len(warnings))]
     return ManualTool(
         pointer=at,
@@ -204,7 +206,7 @@ def _tool(
         outputs=outputs,
         tags=_tags(entry.get("tags"), pointer(at, "tags")),
         template=template,
-        keywords=distinct((*keywords, *common))[:MAX_KEYWORDS],
+        keywords=drop_repeated((*keywords, *common))[:MAX_KEYWORDS],
         average_response_size=size if isinstance(size, int) and 0 < size < 2**53 else None,
         notes=(*notes, *template.notes, *input_notes, *output_notes),
         inherited=not is_own,
@@ -214,7 +216,9 @@ def _tool(
 def _name(entry: Mapping[str, Any], at: str) -> str:
     raw = entry.get("name")
     name = (
-        clean_text(raw, at=pointer(at, "name"), limit=NAME_LIMIT + 1).strip() if isinstance(raw, str) else ""
+        clean_text(raw, pointer=pointer(at, "name"), limit=NAME_LIMIT + 1).strip()
+        if isinstance(raw, str)
+        else ""
     )
     if not name or len(name) > NAME_LIMIT:
         detail = f"Give a name of 1 to {NAME_LIMIT} characters."
@@ -223,12 +227,14 @@ def _name(entry: Mapping[str, Any], at: str) -> str:
 
 
 def _description(raw: Any, at: str) -> str:
-    return clean_text(raw, at=at).strip() if isinstance(raw, str) else ""
+    return clean_text(raw, pointer=at).strip() if isinstance(raw, str) else ""
 
 
 def _tags(raw: Any, at: str) -> tuple[str, ...]:
     listed = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
-    tags = [clean_text(tag, at=at, limit=_MAX_TAG_LENGTH).strip() for tag in listed if isinstance(tag, str)]
+    tags = [
+        clean_text(tag, pointer=at, limit=_MAX_TAG_LENGTH).strip() for tag in listed if isinstance(tag, str)
+    ]
     return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MAX_TAGS]
 
 

@@ -9,7 +9,7 @@ of a ToolClad manifest (`toolclad`) has placeholders of its own, and a `$` there
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from app.formats.utcp.call_template import CallTemplate, replace_strings, strings_at
+from app.formats.utcp.call_template import CallTemplate, list_strings, replace_strings
 from app.formats.utcp.variables import BRACED, Lookup, find_variables, substitute
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
@@ -39,7 +39,7 @@ def locations_of(value: Any) -> Iterator[tuple[str, str]]:
         return
     value = _without_contract(value) if is_template else value
     own = _own_texts(value) if is_template else {}
-    for at, text in strings_at(value, ("/**",)):
+    for at, text in list_strings(value, ("/**",)):
         for name in BRACED.findall(text) if at in own else find_variables(text):
             if not (is_template and _has_meaning(name, value)):
                 yield at, name
@@ -80,7 +80,7 @@ def _is_template(value: Any) -> bool:
 
 def _own_texts(value: dict[str, Any]) -> dict[str, str]:
     model = _model(value)
-    return {} if model is None else dict(strings_at(value, model.braced_only))
+    return {} if model is None else dict(list_strings(value, model.braced_only))
 
 
 def _has_meaning(name: str, value: dict[str, Any]) -> bool:

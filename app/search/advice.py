@@ -13,9 +13,9 @@ import orjson
 import tantivy
 from tantivy import Occur, Query
 
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.search.lexical import FIELDS
-from app.search.text_analysis import QueryWord, first_sentence, plain_words
+from app.search.text_analysis import QueryWord, list_plain_words, take_first_sentence
 
 FEW_WORDS: Final = 3
 """A text of up to so many words says little besides the thing itself."""
@@ -68,7 +68,7 @@ class SeenTool:
     @property
     def words(self) -> list[str]:
         """All words, in lower case."""
-        return plain_words(" ".join((self.local_name, self.description, *self.tags, *self.inputs)))
+        return list_plain_words(" ".join((self.local_name, self.description, *self.tags, *self.inputs)))
 
 
 SeeTool = Callable[[str], SeenTool | None]
@@ -126,7 +126,7 @@ class VisibleTerms:
         ]
         return bool(queries) and bool(self._search(queries, 1))
 
-    def similar(self, word: QueryWord) -> list[SeenTool]:
+    def find_similar_tools(self, word: QueryWord) -> list[SeenTool]:
         """Return visible tools with a word that is spelt like this one."""
         # Of a misspelt word, stemming leaves the ending: its beginnings are searched, too.
         shortest = max(_MIN_FUZZY, len(word.stem) - _MAX_ENDING)
@@ -142,20 +142,20 @@ class VisibleTerms:
         ]
         if not queries:
             return []
-        return self.seen(
+        return self.list_seen_tools(
             bytes(self._searcher.doc(address).get_first("json_members") or b"")
             for _, address in self._search(queries, _MAX_SIMILAR)
         )
 
-    def seen(self, hits: Iterable[bytes]) -> list[SeenTool]:
+    def list_seen_tools(self, hits: Iterable[bytes]) -> list[SeenTool]:
         """Return the tools of hits, given as their `json_members`, as the client sees them."""
-        found = []
+        seen_tools = []
         for members in hits:
             shown = orjson.loads(b"{" + members)
-            one = _of_members(shown) if self._see is None else self._see(shown["name"])
-            if one is not None:
-                found.append(one)
-        return found
+            tool = _of_members(shown) if self._see is None else self._see(shown["name"])
+            if tool is not None:
+                seen_tools.append(tool)
+        return seen_tools
 
     def _search(self, queries: Sequence[Query], limit: int) -> Sequence[tuple[Any, tantivy.DocAddress]]:
         either = Query.boolean_query([(Occur.Should, query) for query in queries])
@@ -176,40 +176,40 @@ def advise(
     """
     asked = [word for words in texts for word in islice(words, _MAX_CHECKED)]
     unknown = [word for word in dict.fromkeys(asked) if not terms.has(word)][:_MAX_UNKNOWN]
-    shown = terms.seen(hits[:_MAX_HITS])
+    shown = terms.list_seen_tools(hits[:_MAX_HITS])
     meant: list[tuple[str, str]] = []
     providers: list[str] = []
     for word in unknown:
-        near = terms.similar(word)
+        near = terms.find_similar_tools(word)
         names = list(dict.fromkeys(tool.provider for tool in near))
-        similar = closest(word.text, dict.fromkeys(chain.from_iterable(tool.words for tool in near)))
+        similar = find_similar(word.text, dict.fromkeys(chain.from_iterable(tool.words for tool in near)))
         meant += [(word.text, other) for other in similar]
         providers += [tool.provider for tool in near if similar and similar[0] in tool.words][:1]
-        providers += closest(word.text, names)
+        providers += find_similar(word.text, names)
     providers += [tool.provider for tool in shown]
     stems = {one for words in texts for word in words for one in word.stems}
     return Advice(
         unknown_words=[word.text for word in unknown],
         did_you_mean=meant,
         providers=list(dict.fromkeys(providers))[:_MAX_SUGGESTED],
-        words=_other_words(shown, stems, stem),
+        words=_find_other_words(shown, stems, stem),
     )
 
 
-def _other_words(
+def _find_other_words(
     shown: Sequence[SeenTool], stems: Iterable[str], stem: Callable[[str], Sequence[str]]
 ) -> list[str]:
     """Return words of the first hits that were not searched for: those that most of them have come first."""
     known = set(stems)
     counts: Counter[str] = Counter()
     for tool in shown:
-        counts.update(plain_words(f"{tool.local_name} {first_sentence(tool.description)}"))
-    found = [
+        counts.update(list_plain_words(f"{tool.local_name} {take_first_sentence(tool.description)}"))
+    others = [
         word
         for word, _ in sorted(counts.items(), key=lambda pair: -pair[1])
         if len(word) >= _MIN_WORD and word.isalpha() and known.isdisjoint(stem(word))
     ]
-    return found[:_MAX_SUGGESTED]
+    return others[:_MAX_SUGGESTED]
 
 
 def _of_members(members: Mapping[str, Any]) -> SeenTool:

@@ -9,8 +9,8 @@ import orjson
 
 from app.catalog.availability import is_available
 from app.core import exact_json
-from app.formats.dialects.cost import tool_cost
-from app.formats.dialects.signature import signature
+from app.formats.dialects.cost import estimate_tool_cost
+from app.formats.dialects.signature import write_signature
 from app.protocols.command_routing import CommandRouter
 from app.search.conditions import ToolCondition
 from app.search.explanation import Explanation
@@ -68,14 +68,14 @@ class ShownTool:
 
 def json_members(tool: ShownTool) -> bytes:
     """Return the members of a hit that follow its score: a JSON object without its opening brace."""
-    cost = tool_cost(
+    cost = estimate_tool_cost(
         tool.name, tool.description, tool.schema, average_response_size=tool.average_response_size
     )
     members = {
         "name": tool.name,
         "alias": tool.alias,
         "provider": tool.provider,
-        "signature": signature(tool.name, tool.schema),
+        "signature": write_signature(tool.name, tool.schema),
         "description": tool.description,
         "effects": tool.effects,
         "cost": cost,
@@ -86,7 +86,7 @@ def json_members(tool: ShownTool) -> bytes:
     return exact_json.dumps(members)[1:]
 
 
-def hits_json(
+def write_hits(
     hits: Sequence[Hit],
     *,
     is_available: Callable[[ExecutorCommand], bool | None],

@@ -17,21 +17,21 @@ from app.search.advice import Advice, SeeTool, VisibleTerms, advise
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand
 from app.search.lexical import ANALYZER, FIELDS, LexicalQuery
-from app.search.ranking import CANDIDATES, NEAREST, Candidate, RankingSignals, candidate, rank
-from app.search.signals import SearchScope, Signals, Vector, tool_key
+from app.search.ranking import CANDIDATES, NEAREST, Candidate, RankingSignals, make_candidate, rank
+from app.search.signals import SearchScope, Signals, Vector, make_tool_key
 from app.search.text_analysis import (
-    analyzer,
-    exact_forms,
-    first_sentence,
+    build_analyzer,
+    choose_stemmer,
+    extract_name_text,
+    extract_parameter_text,
     has_several_clauses,
-    in_language,
-    name_text,
-    parameter_text,
-    prose_text,
-    query_terms,
-    significant,
-    significant_stems,
-    stemmer_language,
+    list_exact_forms,
+    list_significant_stems,
+    prepare_prose,
+    select_significant,
+    split_query,
+    stem_in_language,
+    take_first_sentence,
 )
 from app.security.requirements import SlotAlternatives
 
@@ -154,8 +154,8 @@ class ToolIndex:
 
     def __init__(self, signals: Signals | None = None) -> None:
         self.signals = signals or Signals()
-        self._words = analyzer()
-        self._schema = _schema()
+        self._words = build_analyzer()
+        self._schema = _build_schema()
         self._index = tantivy.Index(self._schema)
         self._index.register_tokenizer(ANALYZER, self._words)
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
@@ -178,27 +178,27 @@ class ToolIndex:
     def add(self, tools: Iterable[IndexedTool]) -> None:
         """Add documents; searches see them after the next commit."""
         for tool in tools:
-            language = stemmer_language(tool.language)
+            language = choose_stemmer(tool.language)
             if language is not None:
                 self._languages[language] += 1
-            self._writer.add_document(_document(tool, language))
+            self._writer.add_document(_build_document(tool, language))
 
     def commit(self) -> None:
         """Make visible all that was written since the last commit."""
         self._writer.commit()
         self._index.reload()
 
-    def rollback(self) -> None:
+    def roll_back(self) -> None:
         """Discard what was written since the last commit."""
         self._writer.rollback()
 
     def search(self, query: IndexQuery, *, viewer: Viewer, filters: Filters, limit: int) -> Matches:
         """Return the best `limit` matches that the viewer may see, best first; equal scores by name."""
         searcher = self._index.searcher()
-        words = query_terms(query.text, self._words, languages=self._languages)
-        stems = significant_stems(words)
-        synonyms = {} if query.scope is None else self.signals.operator_words.synonyms(query.scope)
-        restrictions = self._restrictions(viewer, filters)
+        words = split_query(query.text, self._words, languages=self._languages)
+        stems = list_significant_stems(words)
+        synonyms = {} if query.scope is None else self.signals.operator_words.get_synonyms(query.scope)
+        restrictions = self._build_restrictions(viewer, filters)
         is_restricted = not (viewer.providers is None and viewer.tags is None and filters.tools is None)
         lexical = LexicalQuery(
             query.text,
@@ -208,11 +208,11 @@ class ToolIndex:
             schema=self._schema,
             restrictions=restrictions if is_restricted else (),
         )
-        ranked = lexical.query()
+        ranked = lexical.build_query()
         if ranked is None:
             return Matches()
-        signals = self._signals(query, stems, self._nearest(query, searcher, restrictions))
-        candidates = self._candidates(searcher, ranked, restrictions, signals, limit=limit)
+        signals = self._gather_signals(query, stems, self._find_nearest(query, searcher, restrictions))
+        candidates = self._find_candidates(searcher, ranked, restrictions, signals, limit=limit)
         ordered = rank(candidates, signals)
         matches = self._read(searcher, ordered, limit=limit, explain=lexical if query.explain else None)
         first = ordered[0] if ordered else None
@@ -221,7 +221,7 @@ class ToolIndex:
             stems=stems,
             unknown_words=lexical.unknown_words,
             synonyms=lexical.synonyms,
-            coverage=0.0 if not matches else lexical.coverage(matches[0][1].address),
+            coverage=0.0 if not matches else lexical.measure_coverage(matches[0][1].address),
             cosine=None if first is None else first.cosine,
             is_named=first is not None and (first.exact or first.pin is not None),
         )
@@ -236,16 +236,18 @@ class ToolIndex:
         see: SeeTool | None,
     ) -> Advice:
         """Return what to search for next after weak hits of these texts; `hits` are their `json_members`."""
-        restrictions = self._restrictions(viewer, filters)
+        restrictions = self._build_restrictions(viewer, filters)
         terms = VisibleTerms(self._index.searcher(), self._schema, restrictions, see=see)
-        words = [significant(query_terms(text, self._words, languages=self._languages)) for text in texts]
+        words = [
+            select_significant(split_query(text, self._words, languages=self._languages)) for text in texts
+        ]
         return advise(words, hits, terms, stem=self._words.analyze)
 
     def close(self) -> None:
         """Wait for the threads that merge segments, and end them."""
         self._writer.wait_merging_threads()
 
-    def _nearest(
+    def _find_nearest(
         self, query: IndexQuery, searcher: tantivy.Searcher, restrictions: Sequence[tuple[Occur, Query]]
     ) -> Sequence[int]:
         """Return the keys of the tools whose vectors are the nearest among those that may be hits."""
@@ -253,35 +255,37 @@ class ToolIndex:
             return ()
         vectors = self.signals.vectors
         if not restrictions:
-            return vectors.nearest(query.vector, NEAREST)
+            return vectors.find_nearest(query.vector, NEAREST)
         permitted = Query.boolean_query([(Occur.Must, Query.all_query()), *restrictions])
-        found = searcher.search(permitted, limit=_MAX_COMPARED + 1, count=False).hits
-        if len(found) > _MAX_COMPARED:
+        permitted_hits = searcher.search(permitted, limit=_MAX_COMPARED + 1, count=False).hits
+        if len(permitted_hits) > _MAX_COMPARED:
             # Of more, those that may not be hits are left out later.
-            return vectors.nearest(query.vector, NEAREST * _NEAREST_RESTRICTED)
-        addresses = [address for _, address in found]
+            return vectors.find_nearest(query.vector, NEAREST * _NEAREST_RESTRICTED)
+        addresses = [address for _, address in permitted_hits]
         keys = [int(key or 0) for key in searcher.fast_field_values("key", addresses)]
-        cosines = vectors.cosines(query.vector, keys)
+        cosines = vectors.compute_cosines(query.vector, keys)
         known = [(cosine, key) for cosine, key in zip(cosines, keys, strict=True) if cosine is not None]
         return [key for _, key in heapq.nlargest(NEAREST, known)]
 
-    def _signals(self, query: IndexQuery, stems: Sequence[str], nearest: Sequence[int]) -> RankingSignals:
+    def _gather_signals(
+        self, query: IndexQuery, stems: Sequence[str], nearest: Sequence[int]
+    ) -> RankingSignals:
         vectors = self.signals.vectors
         several = query.vector is not None and has_several_clauses(query.text)
         if query.scope is None:
             return RankingSignals({}, {}, query.vector, vectors, nearest, several)
-        pins = self.signals.operator_words.pins(stems, query.scope)
-        priors = self.signals.usage.priors(stems, query.scope)
+        pins = self.signals.operator_words.get_pins(stems, query.scope)
+        priors = self.signals.usage.get_priors(stems, query.scope)
         return RankingSignals(
-            {tool_key(tool): position for position, tool in enumerate(dict.fromkeys(pins))},
-            {tool_key(tool): prior for tool, prior in priors.items()},
+            {make_tool_key(tool): position for position, tool in enumerate(dict.fromkeys(pins))},
+            {make_tool_key(tool): prior for tool, prior in priors.items()},
             query.vector,
             vectors,
             nearest,
             several,
         )
 
-    def _candidates(
+    def _find_candidates(
         self,
         searcher: tantivy.Searcher,
         ranked: Query,
@@ -295,32 +299,34 @@ class ToolIndex:
         """
         query = Query.boolean_query([(Occur.Must, ranked), *restrictions]) if restrictions else ranked
         if signals.are_empty:
-            hits = _hits(searcher, query, limit + _TIES)
+            hits = _search_hits(searcher, query, limit + _TIES)
             last = hits[min(limit, len(hits)) - 1][0] if hits else 0.0
-            return [candidate(address, score) for score, address in hits if score >= last]
-        hits = _hits(searcher, query, max(limit + _TIES, CANDIDATES))
-        found = [candidate(address, score) for score, address in hits]
+            return [make_candidate(address, score) for score, address in hits if score >= last]
+        hits = _search_hits(searcher, query, max(limit + _TIES, CANDIDATES))
+        candidates = [make_candidate(address, score) for score, address in hits]
         if signals.tools:
             # For so few terms four times faster than a query of a set.
             keys_of_named = [Query.term_query(self._schema, "key", key) for key in sorted(signals.tools)]
             named = Query.const_score_query(
                 Query.boolean_query([(Occur.Should, term) for term in keys_of_named]), 0.0
             )
-            known = {(one.address.segment_ord, one.address.doc) for one in found}
-            others = _hits(
+            known = {
+                (candidate_hit.address.segment_ord, candidate_hit.address.doc) for candidate_hit in candidates
+            }
+            others = _search_hits(
                 searcher,
                 Query.boolean_query([(Occur.Must, named), (Occur.Should, ranked), *restrictions]),
                 len(signals.tools),
             )
-            found += [
-                candidate(address, score)
+            candidates += [
+                make_candidate(address, score)
                 for score, address in others
                 if (address.segment_ord, address.doc) not in known
             ]
-        keys = searcher.fast_field_values("key", [one.address for one in found])
-        for one, key in zip(found, keys, strict=True):
-            one.key = int(key or 0)
-        return found
+        keys = searcher.fast_field_values("key", [candidate_hit.address for candidate_hit in candidates])
+        for candidate_hit, key in zip(candidates, keys, strict=True):
+            candidate_hit.key = int(key or 0)
+        return candidates
 
     def _read(
         self,
@@ -332,93 +338,103 @@ class ToolIndex:
     ) -> list[tuple[Match, Candidate]]:
         """Return the best candidates as matches; those of equal score by name."""
         read: list[tuple[Candidate, str, tantivy.Document]] = []
-        for rank_number, one in enumerate(ordered):
+        for rank_number, ranked_hit in enumerate(ordered):
             # Reading a document takes as long as ranking a hundred, so only those that can still qualify are
             # read.
-            if rank_number >= limit and one.score < ordered[limit - 1].score:
+            if rank_number >= limit and ranked_hit.score < ordered[limit - 1].score:
                 break
-            document = searcher.doc(one.address)
-            read.append((one, str(document.get_first("exact_name")), document))
+            document = searcher.doc(ranked_hit.address)
+            read.append((ranked_hit, str(document.get_first("exact_name")), document))
         read.sort(key=lambda entry: (-entry[0].score, entry[1]))
-        best = max((one.words for one in ordered), default=0.0) or 1.0
-        found = []
-        for one, name, document in read[:limit]:
+        best = max((ranked_hit.words for ranked_hit in ordered), default=0.0) or 1.0
+        matches = []
+        for ranked_hit, name, document in read[:limit]:
             explanation = None
             if explain is not None:
                 explanation = Explanation(
-                    words=explain.explain(one.address),
-                    words_score=round(one.words, 4),
-                    words_share=round(one.words / best, 4),
-                    cosine=one.cosine,
-                    vector_share=round(one.vector_share, 4),
-                    prior=one.prior,
-                    prior_share=round(one.prior_share, 4),
-                    exact=one.exact,
-                    pinned=one.pin is not None,
+                    words=explain.explain(ranked_hit.address),
+                    words_score=round(ranked_hit.words, 4),
+                    words_share=round(ranked_hit.words / best, 4),
+                    cosine=ranked_hit.cosine,
+                    vector_share=round(ranked_hit.vector_share, 4),
+                    prior=ranked_hit.prior,
+                    prior_share=round(ranked_hit.prior_share, 4),
+                    exact=ranked_hit.exact,
+                    pinned=ranked_hit.pin is not None,
                 )
             match = Match(
                 UUID(str(document.get_first("id"))),
                 name,
-                one.score,
+                ranked_hit.score,
                 bytes(document.get_first("json_members") or b""),
-                _executor_command(document.get_first("executor_command")),
+                _read_executor_command(document.get_first("executor_command")),
                 explanation,
-                _credential_slots(document.get_first("credential_slots")),
+                _read_credential_slots(document.get_first("credential_slots")),
             )
-            found.append((match, one))
-        return found
+            matches.append((match, ranked_hit))
+        return matches
 
-    def _restrictions(self, viewer: Viewer, filters: Filters) -> list[tuple[Occur, Query]]:
-        found: list[tuple[Occur, Query]] = []
+    def _build_restrictions(self, viewer: Viewer, filters: Filters) -> list[tuple[Occur, Query]]:
+        restrictions: list[tuple[Occur, Query]] = []
         if viewer.providers is not None:
             allowed = viewer.providers
-            found.append((Occur.Must, self._of_providers(lambda provider: provider.name in allowed)))
+            restrictions.append(
+                (Occur.Must, self._require_provider(lambda provider: provider.name in allowed))
+            )
         if filters.provider is not None:
-            found.append((Occur.Must, self._of_providers(lambda provider: provider.name == filters.provider)))
+            restrictions.append(
+                (Occur.Must, self._require_provider(lambda provider: provider.name == filters.provider))
+            )
         if viewer.tags is not None:
-            found.append((Occur.Must, self._tagged("registrar_tag", viewer.tags)))
+            restrictions.append((Occur.Must, self._require_tag("registrar_tag", viewer.tags)))
         if filters.tag is not None:
-            found.append((Occur.Must, self._tagged("tag", frozenset({filters.tag}))))
+            restrictions.append((Occur.Must, self._require_tag("tag", frozenset({filters.tag}))))
         if filters.any_tag is not None:
-            found.append((Occur.Must, self._tagged("tag", filters.any_tag)))
+            restrictions.append((Occur.Must, self._require_tag("tag", filters.any_tag)))
         if filters.tools is not None:
-            found.append((Occur.Must, self._one_of("id", [tool.hex for tool in filters.tools])))
+            restrictions.append(
+                (Occur.Must, self._require_one_of("id", [tool.hex for tool in filters.tools]))
+            )
         if not all(provider.enabled for provider in self.providers.values()):
-            found.append((Occur.MustNot, self._of_providers(lambda provider: not provider.enabled)))
-        return found
+            restrictions.append(
+                (Occur.MustNot, self._require_provider(lambda provider: not provider.enabled))
+            )
+        return restrictions
 
-    def _of_providers(self, chosen: Callable[[IndexedProvider], bool]) -> Query:
+    def _require_provider(self, chosen: Callable[[IndexedProvider], bool]) -> Query:
         """Return the query for the tools of the providers that `chosen` accepts."""
-        return self._one_of(
+        return self._require_one_of(
             "provider_id", [key.hex for key, provider in self.providers.items() if chosen(provider)]
         )
 
-    def _tagged(self, field: str, tags: frozenset[str]) -> Query:
+    def _require_tag(self, field: str, tags: frozenset[str]) -> Query:
         """Return the query for tools that have one of the tags, or whose provider has."""
         either = [
-            self._one_of(field, tags),
-            self._of_providers(lambda provider: not tags.isdisjoint(provider.tags)),
+            self._require_one_of(field, tags),
+            self._require_provider(lambda provider: not tags.isdisjoint(provider.tags)),
         ]
         return Query.boolean_query([(Occur.Should, query) for query in either])
 
-    def _one_of(self, field: str, values: Iterable[str]) -> Query:
+    def _require_one_of(self, field: str, values: Iterable[str]) -> Query:
         return Query.const_score_query(Query.term_set_query(self._schema, field, sorted(values)), 0.0)
 
 
-def _hits(searcher: tantivy.Searcher, query: Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+def _search_hits(
+    searcher: tantivy.Searcher, query: Query, limit: int
+) -> list[tuple[float, tantivy.DocAddress]]:
     return [
         (float(score), address) for score, address in searcher.search(query, limit=limit, count=False).hits
     ]
 
 
-def _schema() -> tantivy.Schema:
+def _build_schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     for name in ("id", "exact_name"):
         builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("json_members", stored=True, indexed=False)
     builder.add_bytes_field("executor_command", stored=True, indexed=False)
     builder.add_bytes_field("credential_slots", stored=True, indexed=False)
-    # Its `tool_key`: read for hundreds of candidates, of which few are read as documents.
+    # Its `make_tool_key`: read for hundreds of candidates, of which few are read as documents.
     builder.add_integer_field("key", indexed=True, fast=True)
     for name in ("provider_id", "tag", "registrar_tag", "exact"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
@@ -427,7 +443,7 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _executor_command(stored: Any) -> ExecutorCommand | None:
+def _read_executor_command(stored: Any) -> ExecutorCommand | None:
     """Return the command of a document, which is stored as `<provider>/<command>`."""
     if stored is None:
         return None
@@ -436,12 +452,12 @@ def _executor_command(stored: Any) -> ExecutorCommand | None:
     return ExecutorCommand(provider, command_name)
 
 
-def _credential_slots(stored: Any) -> SlotAlternatives:
+def _read_credential_slots(stored: Any) -> SlotAlternatives:
     """Return the slots of a document, which are stored as JSON."""
     return () if stored is None else tuple(map(tuple, orjson.loads(bytes(stored))))
 
 
-def _document(tool: IndexedTool, language: str | None) -> tantivy.Document:
+def _build_document(tool: IndexedTool, language: str | None) -> tantivy.Document:
     # One call for all fields: a call for each takes half as long again.
     stored = {}
     if tool.command_name is not None:
@@ -449,18 +465,20 @@ def _document(tool: IndexedTool, language: str | None) -> tantivy.Document:
     if tool.credential_slots:
         stored["credential_slots"] = exact_json.dumps(tool.credential_slots)
     names = (tool.name.removeprefix(f"{tool.provider}."), tool.provider, *tool.tags, *tool.keywords)
-    summary = in_language(prose_text(first_sentence(tool.description)), language)
+    summary = stem_in_language(prepare_prose(take_first_sentence(tool.description)), language)
     return tantivy.Document(
         **stored,
         id=tool.id.hex,
-        key=tool_key(tool.id),
+        key=make_tool_key(tool.id),
         exact_name=tool.name,
         json_members=tool.json_members,
         provider_id=tool.provider_id.hex,
-        exact=exact_forms(tool.provider, tool.name, tool.alias),
+        exact=list_exact_forms(tool.provider, tool.name, tool.alias),
         tag=list(tool.tags),
         registrar_tag=list(tool.registrar_tags),
-        head=" ".join((*map(name_text, names), summary)),
-        body=in_language(f"{prose_text(tool.description)} {parameter_text(tool.inputs)}", language),
-        provider_words=" ".join((name_text(tool.provider), prose_text(tool.provider_title))),
+        head=" ".join((*map(extract_name_text, names), summary)),
+        body=stem_in_language(
+            f"{prepare_prose(tool.description)} {extract_parameter_text(tool.inputs)}", language
+        ),
+        provider_words=" ".join((extract_name_text(tool.provider), prepare_prose(tool.provider_title))),
     )

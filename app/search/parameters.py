@@ -22,6 +22,6 @@ QueryTexts = Annotated[
 """The type of such a parameter."""
 
 
-def texts_of(given: str | Sequence[str] | None) -> list[str]:
+def list_texts(given: str | Sequence[str] | None) -> list[str]:
     """Return the texts of a parameter that are not empty."""
     return [text for text in ([given] if isinstance(given, str) else given or ()) if text.strip()]

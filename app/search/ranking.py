@@ -31,7 +31,7 @@ class Candidate:
     address: tantivy.DocAddress
     words: float
     key: int = 0
-    """Its `tool_key`; 0 where no further signal is used."""
+    """Its `make_tool_key`; 0 where no further signal is used."""
     exact: bool = False
     pin: int | None = None
     """Its position among the pinned results."""
@@ -43,7 +43,7 @@ class Candidate:
     score: float = 0.0
 
 
-def candidate(address: tantivy.DocAddress, score: float) -> Candidate:
+def make_candidate(address: tantivy.DocAddress, score: float) -> Candidate:
     """Return a hit of the index as a candidate."""
     if score < EXACT_SCORE:
         return Candidate(address, score)
@@ -87,23 +87,23 @@ def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candi
     weight 1.2, for a text of several clauses 0.48; the tool whose name the query is has 100 more, a pinned
     result 200 more. Candidates of equal score keep their order.
     """
-    best = max((one.words for one in candidates), default=0.0) or 1.0
+    best = max((ranked.words for ranked in candidates), default=0.0) or 1.0
     cosines: Sequence[float | None] = [None] * len(candidates)
     if signals.vector is not None and signals.vectors is not None:
-        cosines = signals.vectors.cosines(signals.vector, [one.key for one in candidates])
+        cosines = signals.vectors.compute_cosines(signals.vector, [ranked.key for ranked in candidates])
     nearest = max((cosine for cosine in cosines if cosine is not None), default=0.0)
     nearest = max(nearest, _LEAST_COSINE)
-    for one, cosine in zip(candidates, cosines, strict=True):
-        one.cosine = cosine
-        one.prior = signals.priors.get(one.key, 0.0)
-        one.pin = signals.pins.get(one.key)
-        one.prior_share = PRIOR_WEIGHT * one.prior
+    for ranked, cosine in zip(candidates, cosines, strict=True):
+        ranked.cosine = cosine
+        ranked.prior = signals.priors.get(ranked.key, 0.0)
+        ranked.pin = signals.pins.get(ranked.key)
+        ranked.prior_share = PRIOR_WEIGHT * ranked.prior
         if cosine is not None:
-            one.vector_share = signals.vector_weight * (max(0.0, cosine) / nearest) ** 2
-        score = one.words / best + one.vector_share + one.prior_share
-        if one.pin is not None:
-            score = PIN_SCORE + len(signals.pins) - one.pin
-        elif one.exact:
+            ranked.vector_share = signals.vector_weight * (max(0.0, cosine) / nearest) ** 2
+        score = ranked.words / best + ranked.vector_share + ranked.prior_share
+        if ranked.pin is not None:
+            score = PIN_SCORE + len(signals.pins) - ranked.pin
+        elif ranked.exact:
             score += NAME_SCORE
-        one.score = round(score, 4)
-    return sorted(candidates, key=lambda one: -one.score)
+        ranked.score = round(score, 4)
+    return sorted(candidates, key=lambda ranked: -ranked.score)

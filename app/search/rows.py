@@ -36,7 +36,7 @@ class RowScope:
     providers: frozenset[UUID] = frozenset()
     tools: frozenset[UUID] = frozenset()
 
-    def where(self) -> ColumnElement[bool]:
+    def build_condition(self) -> ColumnElement[bool]:
         """Return the condition for a statement over tools and overrides. Disabled tools are never indexed."""
         enabled = func.coalesce(col(Override.enabled), true())
         if self.everything:
@@ -44,22 +44,22 @@ class RowScope:
         return and_(enabled, or_(col(Tool.provider_id).in_(self.providers), col(Tool.id).in_(self.tools)))
 
 
-def _stamp() -> ColumnElement[Any]:
+def _build_stamp() -> ColumnElement[Any]:
     """Return an expression that changes whenever the row of the tool or of its override is written (`xmin`;
     PostgreSQL, "System Columns"), and when the indexed texts of its provider change. The row of a provider
     also changes without them, with each refresh.
     """
-    of_provider = func.concat_ws("|", col(Provider.title), _language())
+    of_provider = func.concat_ws("|", col(Provider.title), _choose_language())
     return version_stamp(cast(literal_column("tools.xmin"), Text), func.left(func.md5(of_provider), 8))
 
 
-def _language() -> ColumnElement[Any]:
+def _choose_language() -> ColumnElement[Any]:
     return func.coalesce(col(Provider.language), col(Provider.document_language))
 
 
-def _rows() -> Select[Any]:
-    found = tool_select()
-    columns = found.selected_columns
+def _select_rows() -> Select[Any]:
+    statement = tool_select()
+    columns = statement.selected_columns
     plain = (columns[name] for name in ("id", "provider_id", "provider", "name", "alias", "description"))
     rest: tuple[ColumnElement[Any], ...] = (
         columns["tags"],
@@ -67,13 +67,13 @@ def _rows() -> Select[Any]:
         cast(columns["inputs"], Text).label("inputs_text"),
         *(columns[name] for name in _DECIDING),
         columns["keywords"],
-        _language().label("language"),
+        _choose_language().label("language"),
         col(Provider.title).label("provider_title"),
     )
-    return found.with_only_columns(*plain, *rest, _stamp())
+    return statement.with_only_columns(*plain, *rest, _build_stamp())
 
 
-async def indexed_providers(
+async def read_providers(
     session: AsyncSession, *, only: Collection[UUID] | None
 ) -> dict[UUID, IndexedProvider]:
     """Return the providers by id; with `only`, those of these ids."""
@@ -85,33 +85,33 @@ async def indexed_providers(
     return {row[0]: IndexedProvider(row[1], row[2], frozenset(row[3])) for row in rows}
 
 
-async def stamps(session: AsyncSession, scope: RowScope) -> dict[UUID, dict[UUID, str]]:
+async def read_stamps(session: AsyncSession, scope: RowScope) -> dict[UUID, dict[UUID, str]]:
     """Return the stamps of the enabled tools in scope, by provider and tool."""
     statement = (
-        select(col(Tool.provider_id), col(Tool.id), _stamp())
+        select(col(Tool.provider_id), col(Tool.id), _build_stamp())
         .join(Provider, col(Provider.id) == col(Tool.provider_id))
         .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
-        .where(col(Tool.tenant_id) == TENANT, scope.where())
+        .where(col(Tool.tenant_id) == TENANT, scope.build_condition())
         .execution_options(yield_per=_STAMP_BATCH)
     )
-    found: dict[UUID, dict[UUID, str]] = {}
+    stamps_by_provider: dict[UUID, dict[UUID, str]] = {}
     stream = await session.stream(statement)
     async for rows in stream.partitions(_STAMP_BATCH):
         for provider, tool, stamped in rows:
-            found.setdefault(provider, {})[tool] = stamped
-    return found
+            stamps_by_provider.setdefault(provider, {})[tool] = stamped
+    return stamps_by_provider
 
 
-async def tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Sequence[Any]]:
+async def stream_tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Sequence[Any]]:
     """Yield the rows of the enabled tools in scope, in batches of a few milliseconds of work each."""
-    statement = _rows().where(scope.where()).execution_options(yield_per=_BATCH)
+    statement = _select_rows().where(scope.build_condition()).execution_options(yield_per=_BATCH)
     stream = await session.stream(statement)
     async for rows in stream.partitions(_BATCH):
         yield rows
 
 
-def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
-    """Return a row of `tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
+def make_indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
+    """Return a row of `stream_tool_rows` as a tool to index; `base_url` is the gateway's public address."""
     schema = orjson.loads(row.inputs_text)
     known = Annotations.of_template(row.call_template).overridden(row.annotations)
     shown = ShownTool(

@@ -33,11 +33,11 @@ from app.catalog.tools import (
 from app.core import exact_json
 from app.core.background import cancel_tasks
 from app.core.errors import Unavailable
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.search.advice import Advice, SeeTool, is_weak
 from app.search.hits import ExecutorCommand, Hit, ShownTool, json_members
 from app.search.index import Filters, IndexQuery, Match, Matches, ToolIndex
-from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
+from app.search.rows import RowScope, make_indexed_tool, read_providers, read_stamps, stream_tool_rows
 from app.search.signals import SearchScope, Signals
 from app.security.principal import Principal
 from app.security.requirements import slot_alternatives
@@ -171,25 +171,25 @@ class SearchIndex:
         queries = [
             IndexQuery(text, scope, vector, explain) for text, vector in zip(wanted, vectors, strict=True)
         ]
-        found = [
+        all_matches = [
             await asyncio.to_thread(self._index.search, query, viewer=principal, filters=filters, limit=limit)
             for query in queries
         ]
         unique: dict[UUID, Match] = {}
-        for match in chain.from_iterable(zip_longest(*(one.items for one in found))):
+        for match in chain.from_iterable(zip_longest(*(matches.items for matches in all_matches))):
             if match is not None:
                 unique.setdefault(match.tool_id, match)
         chosen = list(islice(unique.values(), limit))
         if self.on_search is not None and not explain:
             shown = {match.tool_id for match in chosen}
-            for text, one in zip(wanted, found, strict=True):
-                of_text = [match.tool_id for match in one.items if match.tool_id in shown]
-                self.on_search(principal, text, one.stems, of_text)
+            for text, matches in zip(wanted, all_matches, strict=True):
+                of_text = [match.tool_id for match in matches.items if match.tool_id in shown]
+                self.on_search(principal, text, matches.stems, of_text)
         with_vectors = any(vector is not None for vector in vectors)
         return SearchResult(
-            [_hit_of(match) for match in chosen],
+            [_convert_match(match) for match in chosen],
             "words+vectors" if with_vectors else "words",
-            [_report(text, one) for text, one in zip(wanted, found, strict=True)],
+            [_report(text, matches) for text, matches in zip(wanted, all_matches, strict=True)],
         )
 
     async def advise(
@@ -223,19 +223,6 @@ class SearchIndex:
         """Return the hits of one text, as `find` does."""
         return (await self.find([text], principal=principal, filters=filters, limit=limit)).hits
 
-    async def search_all(
-        self,
-        texts: Sequence[str],
-        *,
-        principal: Principal,
-        filters: Filters | None = None,
-        limit: int = 10,
-        toolset: str | None = None,
-    ) -> Sequence[Hit]:
-        """Return the hits of several texts, as `find` does."""
-        found = await self.find(texts, principal=principal, filters=filters, limit=limit, toolset=toolset)
-        return found.hits
-
     async def suggest_tools(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of tools similar to an unknown name, of those that the principal may call.
 
@@ -243,14 +230,14 @@ class SearchIndex:
         """
         if not principal.has_scope("tools:read") or not self._loaded.is_set():
             return []
-        found = await asyncio.to_thread(
+        suggestions = await asyncio.to_thread(
             self._index.search,
             IndexQuery(name[:_MAX_NAME]),
             viewer=principal,
             filters=Filters(),
             limit=_MAX_SIMILAR,
         )
-        return closest(name, [match.name for match in found.items], limit=3)
+        return find_similar(name, [match.name for match in suggestions.items], limit=3)
 
     def suggest_providers(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of providers similar to an unknown name, of those whose tools the
@@ -263,7 +250,7 @@ class SearchIndex:
             for one in self._index.providers.values()
             if one.enabled and principal.may_use(one.name, one.tags)
         )
-        return closest(name, visible, limit=3)
+        return find_similar(name, visible, limit=3)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Index again what the changes affect; a subscriber of the feed."""
@@ -304,10 +291,12 @@ class SearchIndex:
             try:
                 async with self._database.read_session() as session:
                     await self._read_providers(session, scope)
-                    indexed_before = self._indexed_stamps(scope, {owner for owner in tools.values() if owner})
+                    indexed_before = self._list_indexed_stamps(
+                        scope, {owner for owner in tools.values() if owner}
+                    )
                     await self._write(session, scope, indexed_before)
             except BaseException:
-                self._index.rollback()
+                self._index.roll_back()
                 raise
 
     async def _read_providers(self, session: AsyncSession, scope: RowScope) -> None:
@@ -315,14 +304,14 @@ class SearchIndex:
         read.
         """
         if scope.everything:
-            self._index.providers = await indexed_providers(session, only=None)
+            self._index.providers = await read_providers(session, only=None)
         elif scope.providers:
             others = {
                 key: provider for key, provider in self._index.providers.items() if key not in scope.providers
             }
-            self._index.providers = others | await indexed_providers(session, only=scope.providers)
+            self._index.providers = others | await read_providers(session, only=scope.providers)
 
-    def _indexed_stamps(self, scope: RowScope, owners: set[UUID]) -> dict[UUID, dict[UUID, str]]:
+    def _list_indexed_stamps(self, scope: RowScope, owners: set[UUID]) -> dict[UUID, dict[UUID, str]]:
         """Return the stamps of the tools that are indexed and in scope; `owners` are the providers of
         single tools.
         """
@@ -343,17 +332,19 @@ class SearchIndex:
         if self._inconsistent:
             self._index.delete_all()
             indexed_before = {}
-        found = await stamps(session, scope) if indexed_before else {}
+        new_stamps = await read_stamps(session, scope) if indexed_before else {}
         unchanged = {
             tool
             for owner, tool_stamps in indexed_before.items()
             for tool, stamp in tool_stamps.items()
-            if found.get(owner, {}).get(tool) == stamp
+            if new_stamps.get(owner, {}).get(tool) == stamp
         }
         outdated = [
             tool for tool_stamps in indexed_before.values() for tool in tool_stamps if tool not in unchanged
         ]
-        to_add = {tool for tool_stamps in found.values() for tool in tool_stamps if tool not in unchanged}
+        to_add = {
+            tool for tool_stamps in new_stamps.values() for tool in tool_stamps if tool not in unchanged
+        }
         if indexed_before and not outdated and not to_add:
             return
         self._inconsistent = True
@@ -387,7 +378,7 @@ class SearchIndex:
     ) -> dict[UUID, dict[UUID, str]]:
         """Add the tools in scope but the unchanged ones; return the stamps with which they were read."""
         added: dict[UUID, dict[UUID, str]] = {}
-        async for rows in tool_rows(session, scope):
+        async for rows in stream_tool_rows(session, scope):
             chosen = [row for row in rows if row.id not in unchanged]
             for row in chosen:
                 added.setdefault(row.provider_id, {})[row.id] = row.stamp
@@ -396,7 +387,7 @@ class SearchIndex:
         return added
 
     def _add(self, rows: Sequence[Any]) -> None:
-        self._index.add(indexed_tool(row, base_url=self._base_url) for row in rows)
+        self._index.add(make_indexed_tool(row, base_url=self._base_url) for row in rows)
 
     async def _list_by_name(self, principal: Viewer, filters: Filters, limit: int) -> list[Hit]:
         where: list[ColumnElement[bool]] = []
@@ -411,9 +402,9 @@ class SearchIndex:
         statement = tool_select().where(is_enabled(), principal_filter(principal), *where)
         async with self._database.read_session() as session:
             rows = (await session.execute(statement.order_by(col(Tool.name)).limit(limit))).all()
-        return [self._hit(tool_view(row)) for row in rows]
+        return [self._make_hit(tool_view(row)) for row in rows]
 
-    def _hit(self, tool: ToolView) -> Hit:
+    def _make_hit(self, tool: ToolView) -> Hit:
         known = Annotations.of_template(tool.call_template).overridden(tool.annotations)
         members = json_members(
             ShownTool(
@@ -435,7 +426,7 @@ class SearchIndex:
         return Hit(tool.name, 0.0, members, command, tool_id=tool.id, credential_slots=slots)
 
 
-def _hit_of(match: Match) -> Hit:
+def _convert_match(match: Match) -> Hit:
     return Hit(
         match.name,
         match.score,
@@ -447,15 +438,15 @@ def _hit_of(match: Match) -> Hit:
     )
 
 
-def _report(text: str, found: Matches) -> QueryReport:
+def _report(text: str, matches: Matches) -> QueryReport:
     return QueryReport(
         text=text,
-        stems=found.stems,
-        unknown_words=found.unknown_words,
-        synonyms=found.synonyms or {},
-        coverage=found.coverage,
-        cosine=found.cosine,
-        is_named=found.is_named,
+        stems=matches.stems,
+        unknown_words=matches.unknown_words,
+        synonyms=matches.synonyms or {},
+        coverage=matches.coverage,
+        cosine=matches.cosine,
+        is_named=matches.is_named,
     )
 
 

@@ -14,7 +14,7 @@ from app.security.principal import Principal
 Vector: TypeAlias = Any
 """A vector as its implementation of `QueryVectors` has it (a NumPy array)."""
 Stems: TypeAlias = tuple[str, ...]
-"""The stems of a term of one or more words, as `text_analysis.query_words` gives them."""
+"""The stems of a term of one or more words, as `text_analysis.list_query_stems` gives them."""
 MAX_TERM_WORDS: Final = 8
 """Stems of a term that has synonyms; the ranking looks for no longer ones."""
 MAX_SYNONYMS: Final = 40
@@ -25,7 +25,7 @@ MAX_QUERY_SYNONYMS: Final = 120
 _KEY_BITS = 62
 
 
-def tool_key(tool_id: UUID) -> int:
+def make_tool_key(tool_id: UUID) -> int:
     """Return the key of a tool in the index: the low 62 bits of its id, which are random in a UUIDv7."""
     return tool_id.int & ((1 << _KEY_BITS) - 1)
 
@@ -47,19 +47,19 @@ class SearchScope:
 class OperatorWords(Protocol):
     """Synonyms and pinned results, as an operator has set them."""
 
-    def synonyms(self, scope: SearchScope) -> Mapping[Stems, Sequence[Stems]]:
+    def get_synonyms(self, scope: SearchScope) -> Mapping[Stems, Sequence[Stems]]:
         """Return the terms that mean the same, by the stems of each term, of which none has more than
         `MAX_TERM_WORDS`.
         """
 
-    def pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:
+    def get_pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:
         """Return the ids of the tools that come first in searches for exactly these stems, in order."""
 
 
 class UsagePrior(Protocol):
     """What clients called after such searches."""
 
-    def priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
+    def get_priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
         """Return the tools that were called after searches for such stems, each with its prior from 0 to 1;
         at most 50 of them.
         """
@@ -71,23 +71,23 @@ class QueryVectors(Protocol):
     async def encode(self, text: str) -> Vector | None:
         """Return the vector of a query; None where there is no model, or none within its time limit."""
 
-    def cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:
-        """Return the cosine of a query's vector with that of each tool by its `tool_key`; None for a tool
-        that has no vector yet.
+    def compute_cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:
+        """Return the cosine of a query's vector with the vector of each tool, by its key (`make_tool_key`);
+        None for a tool that has no vector yet.
         """
 
-    def nearest(self, vector: Vector, limit: int) -> Sequence[int]:
-        """Return the `tool_key` of the tools that are nearest to a query's vector, at most `limit`."""
+    def find_nearest(self, vector: Vector, limit: int) -> Sequence[int]:
+        """Return the keys of the tools that are nearest to a query's vector, at most `limit`."""
 
 
 class NoOperatorWords:
     """No synonyms and no pinned results."""
 
-    def synonyms(self, scope: SearchScope) -> Mapping[Stems, Sequence[Stems]]:  # noqa: ARG002 - OperatorWords
+    def get_synonyms(self, scope: SearchScope) -> Mapping[Stems, Sequence[Stems]]:  # noqa: ARG002 - OperatorWords
         """Return none."""
         return {}
 
-    def pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:  # noqa: ARG002 - OperatorWords
+    def get_pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:  # noqa: ARG002 - OperatorWords
         """Return none."""
         return ()
 
@@ -95,7 +95,7 @@ class NoOperatorWords:
 class NoUsagePrior:
     """Nothing was learned from use."""
 
-    def priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:  # noqa: ARG002 - UsagePrior
+    def get_priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:  # noqa: ARG002 - UsagePrior
         """Return none."""
         return {}
 
@@ -107,11 +107,11 @@ class NoQueryVectors:
         """Return None."""
         return None
 
-    def cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:  # noqa: ARG002 - QueryVectors
+    def compute_cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:  # noqa: ARG002 - QueryVectors
         """Return None for each tool."""
         return [None] * len(keys)
 
-    def nearest(self, vector: Vector, limit: int) -> Sequence[int]:  # noqa: ARG002 - QueryVectors
+    def find_nearest(self, vector: Vector, limit: int) -> Sequence[int]:  # noqa: ARG002 - QueryVectors
         """Return none."""
         return ()
 

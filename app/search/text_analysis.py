@@ -52,13 +52,13 @@ LANGUAGES: Final[Mapping[str, str]] = {
 """The stemmers by primary language subtag (BCP 47); all other text is stemmed as English."""
 
 
-def stemmer_language(tag: str | None) -> str | None:
+def choose_stemmer(tag: str | None) -> str | None:
     """Return the language of `LANGUAGES` that a language tag such as `de-AT` names; None for all others."""
     primary = (tag or "").replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else None
 
 
-def analyzer() -> TextAnalyzer:
+def build_analyzer() -> TextAnalyzer:
     """Return the analyzer: words are runs of letters and digits, in lower case, without accents, English
     stems.
     """
@@ -73,7 +73,7 @@ def analyzer() -> TextAnalyzer:
 
 
 @lru_cache(maxsize=len(LANGUAGES) + 1)
-def _language_analyzer(language: str) -> TextAnalyzer:
+def _build_language_analyzer(language: str) -> TextAnalyzer:
     """Return the analyzer whose stems `analyzer` stems once more: so texts of all languages share a field."""
     return (
         TextAnalyzerBuilder(Tokenizer.simple())
@@ -86,7 +86,7 @@ def _language_analyzer(language: str) -> TextAnalyzer:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer() -> TextAnalyzer:
+def _build_tokenizer() -> TextAnalyzer:
     return (
         TextAnalyzerBuilder(Tokenizer.simple())
         .filter(Filter.remove_long(_MAX_WORD_LENGTH))
@@ -96,9 +96,9 @@ def _tokenizer() -> TextAnalyzer:
     )
 
 
-def in_language(text: str, language: str | None) -> str:
+def stem_in_language(text: str, language: str | None) -> str:
     """Return text to index with the stems of its language; the same text where it is None."""
-    return text if language is None else " ".join(_language_analyzer(language).analyze(text))
+    return text if language is None else " ".join(_build_language_analyzer(language).analyze(text))
 
 
 def split_identifier(text: str) -> str:
@@ -110,7 +110,7 @@ def split_identifier(text: str) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def name_text(name: str) -> str:
+def extract_name_text(name: str) -> str:
     """Return a name as text to index: split into its parts, and whole. Cached, because parameter names
     recur.
     """
@@ -118,12 +118,12 @@ def name_text(name: str) -> str:
     return name if parts == name else f"{parts} {name}"
 
 
-def prose_text(text: str) -> str:
+def prepare_prose(text: str) -> str:
     """Return prose as text to index: its first 4,000 characters."""
     return _separate_unspaced(text[:_MAX_TEXT], singles=True)
 
 
-def first_sentence(text: str) -> str:
+def take_first_sentence(text: str) -> str:
     """Return the first sentence of a description, to the first `.`, `!`, `?` after eight characters or the
     first blank line; 300 characters at most.
     """
@@ -132,20 +132,20 @@ def first_sentence(text: str) -> str:
     return head if end is None else head[: end.start()]
 
 
-def exact_forms(provider: str, name: str, alias: str) -> list[str]:
-    """Return the queries that name exactly this tool, in the form of `exact_form`."""
+def list_exact_forms(provider: str, name: str, alias: str) -> list[str]:
+    """Return the queries that name exactly this tool, in the form of `normalize_exact`."""
     local = name.removeprefix(f"{provider}.")
-    # `name_text`, which is cached, begins with the parts; a name that is not split is its only part.
-    parts = name_text(local).removesuffix(local) or local
-    return list(dict.fromkeys(exact_form(text) for text in (name, alias, local, parts)))
+    # `extract_name_text`, which is cached, begins with the parts; a name that is not split is its only part.
+    parts = extract_name_text(local).removesuffix(local) or local
+    return list(dict.fromkeys(normalize_exact(text) for text in (name, alias, local, parts)))
 
 
-def exact_form(text: str) -> str:
+def normalize_exact(text: str) -> str:
     """Return a query or name in the form in which they are compared: lower case, `_` and `-` as spaces."""
     return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
-def parameter_text(inputs: Mapping[str, Any]) -> str:
+def extract_parameter_text(inputs: Mapping[str, Any]) -> str:
     """Return the names, descriptions and enum values of a tool's inputs, four levels deep, as text to index.
 
     At most 200 inputs, 4,000 characters of names, 4,000 of descriptions and 1,500 of enum values.
@@ -170,7 +170,7 @@ class QueryWord:
         return self.stems[0]
 
 
-def query_terms(text: str, words: TextAnalyzer, *, languages: Collection[str] = ()) -> list[QueryWord]:
+def split_query(text: str, words: TextAnalyzer, *, languages: Collection[str] = ()) -> list[QueryWord]:
     """Return the words of a query in order, each once; stop words only where it has no others.
 
     Verbs of requests come last, and count less, where there are other words.
@@ -182,11 +182,11 @@ def query_terms(text: str, words: TextAnalyzer, *, languages: Collection[str] = 
     weak = " ".join(word for word, plain in written if plain in _WEAK_WORDS)
     rest = [(word, plain) for word, plain in written if plain not in _WEAK_WORDS]
     strong = " ".join(word for word, plain in rest if plain not in _STOPWORDS)
-    if found := _query_terms(strong, words, languages):
-        known = {word.stem for word in found}
-        verbs = _query_terms(weak, words, languages)
-        return found + [replace(verb, weight=_WEAK_WEIGHT) for verb in verbs if verb.stem not in known]
-    return _query_terms(weak, words, languages) or _query_terms(clean, words, languages)
+    if known_words := _list_query_words(strong, words, languages):
+        known = {word.stem for word in known_words}
+        verbs = _list_query_words(weak, words, languages)
+        return known_words + [replace(verb, weight=_WEAK_WEIGHT) for verb in verbs if verb.stem not in known]
+    return _list_query_words(weak, words, languages) or _list_query_words(clean, words, languages)
 
 
 def has_several_clauses(text: str) -> bool:
@@ -198,36 +198,36 @@ def has_several_clauses(text: str) -> bool:
     return sum(len(words) >= _MIN_CLAUSE for words in clauses) > 1
 
 
-def query_words(text: str, words: TextAnalyzer) -> list[str]:
+def list_query_stems(text: str, words: TextAnalyzer) -> list[str]:
     """Return the distinct English stems of a query, but for stop words and verbs of requests where it has
     other words.
     """
-    return significant_stems(query_terms(text, words))
+    return list_significant_stems(split_query(text, words))
 
 
-def significant(words: Sequence[QueryWord]) -> list[QueryWord]:
+def select_significant(words: Sequence[QueryWord]) -> list[QueryWord]:
     """Return the words of a query that count in full."""
     return [word for word in words if word.weight == 1]
 
 
-def significant_stems(words: Sequence[QueryWord]) -> list[str]:
+def list_significant_stems(words: Sequence[QueryWord]) -> list[str]:
     """Return the English stems of the words of a query that count in full."""
-    return [word.stem for word in significant(words)]
+    return [word.stem for word in select_significant(words)]
 
 
-def _query_terms(text: str, words: TextAnalyzer, languages: Collection[str]) -> list[QueryWord]:
+def _list_query_words(text: str, words: TextAnalyzer, languages: Collection[str]) -> list[QueryWord]:
     # Identifiers are searched by their parts, and whole.
     split = split_identifier(text)
-    tokens = _tokenizer().analyze(split)
+    tokens = _build_tokenizer().analyze(split)
     if split != text:
-        tokens += _tokenizer().analyze(_separate_unspaced(text, singles=False))
-    found: dict[str, QueryWord] = {}
+        tokens += _build_tokenizer().analyze(_separate_unspaced(text, singles=False))
+    words_by_text: dict[str, QueryWord] = {}
     for token in islice(dict.fromkeys(tokens), _MAX_QUERY_TOKENS):
         if stemmed := words.analyze(token):
-            others = (words.analyze(in_language(token, language)) for language in sorted(languages))
+            others = (words.analyze(stem_in_language(token, language)) for language in sorted(languages))
             stems = dict.fromkeys((stemmed[0], *(other[0] for other in others if other)))
-            found.setdefault(stemmed[0], QueryWord(token, tuple(stems)))
-    return list(found.values())
+            words_by_text.setdefault(stemmed[0], QueryWord(token, tuple(stems)))
+    return list(words_by_text.values())
 
 
 def _separate_unspaced(text: str, *, singles: bool) -> str:
@@ -238,12 +238,12 @@ def _separate_unspaced(text: str, *, singles: bool) -> str:
     if text.isascii():
         return text
 
-    def bigrams(run: re.Match[str]) -> str:
+    def split_bigrams(run: re.Match[str]) -> str:
         characters = run[0]
         pairs = [first + second for first, second in pairwise(characters)]
         return f" {' '.join([*pairs, *(characters if singles or not pairs else '')])} "
 
-    return _UNSPACED.sub(bigrams, text)
+    return _UNSPACED.sub(split_bigrams, text)
 
 
 @dataclass(slots=True)
@@ -275,25 +275,25 @@ def _collect_inputs(schema: Any, depth: int, texts: _InputTexts) -> None:
 
 def _collect_input(name: str, schema: Any, texts: _InputTexts) -> None:
     if texts.names_left > 0:
-        text = name_text(name[:100])
+        text = extract_name_text(name[:100])
         texts.names.append(text)
         texts.names_left -= len(text) + 1
     if not isinstance(schema, Mapping):
         return
     description = schema.get("description")
     if isinstance(description, str) and texts.descriptions_left > 0:
-        text = prose_text(description[: min(_MAX_INPUT_DESCRIPTION, texts.descriptions_left)])
+        text = prepare_prose(description[: min(_MAX_INPUT_DESCRIPTION, texts.descriptions_left)])
         texts.descriptions.append(text)
         texts.descriptions_left -= len(text) + 1
-    for value in _enum_values(schema):
+    for value in _list_enum_values(schema):
         if texts.enums_left <= 0:
             return
-        text = name_text(value[:100])
+        text = extract_name_text(value[:100])
         texts.enums.append(text)
         texts.enums_left -= len(text) + 1
 
 
-def _enum_values(schema: Mapping[str, Any]) -> Iterator[str]:
+def _list_enum_values(schema: Mapping[str, Any]) -> Iterator[str]:
     values = schema.get("enum")
     items = schema.get("items")
     if values is None and isinstance(items, Mapping):
@@ -302,9 +302,9 @@ def _enum_values(schema: Mapping[str, Any]) -> Iterator[str]:
         yield from (value for value in values[:_MAX_ENUM_VALUES] if isinstance(value, str))
 
 
-def plain_words(text: str) -> list[str]:
+def list_plain_words(text: str) -> list[str]:
     """Return the distinct words of a text in order, in lower case without accents and not stemmed; names as
     their parts. Stop words are left out.
     """
-    tokens = _tokenizer().analyze(split_identifier(text[:_MAX_TEXT]))
+    tokens = _build_tokenizer().analyze(split_identifier(text[:_MAX_TEXT]))
     return [word for word in dict.fromkeys(tokens) if word not in _STOPWORDS | _WEAK_WORDS]

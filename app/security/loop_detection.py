@@ -6,7 +6,6 @@ from typing import Final
 from app.core.errors import LoopDetected
 from app.security.vault import Vault
 
-CDN_LOOP: Final = b"cdn-loop"
 _MAX_LENGTH: Final = 2048
 _FIELD_CHARACTERS: Final = re.compile(rb"[\x20-\x7e\t]*")
 

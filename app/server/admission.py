@@ -23,7 +23,7 @@ _FALL: Final = 0.02
 _MAX_PRESSURE: Final = 0.95
 
 
-def _zero() -> int:
+def _count_none() -> int:
     return 0
 
 
@@ -57,7 +57,7 @@ class Admission:
         self.running = 0
         self.rejected = 0
         self.pressure = 0.0
-        self.unverified: Callable[[], int] = _zero
+        self.unverified: Callable[[], int] = _count_none
         self._max_lag = max_lag
         self._late = [0.0] * _SAMPLES
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,7 +88,7 @@ class Admission:
             self._handle.cancel()
         self.pressure = 0.0
 
-    def sample(self, late: float) -> None:
+    def record_lag(self, late: float) -> None:
         """Record the lag of a timer (`late`, in seconds), and adapt the pressure."""
         self._late = [*self._late[1:], late]
         if min(self._late) > self._max_lag:
@@ -104,6 +104,6 @@ class Admission:
             return
         now = loop.time()
         if self._next:
-            self.sample(now - self._next)
+            self.record_lag(now - self._next)
         self._next = now + _SAMPLE_SECONDS
         self._handle = loop.call_at(self._next, self._watch)

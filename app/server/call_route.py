@@ -95,20 +95,20 @@ class FastRoutes:
         has_slash = path.endswith("/")
         if has_slash:
             path = path[:-1]
-        found = self._routes.get((path[path.rfind("/") + 1 :], path.count("/") + 1))
-        if found is None or scope["method"] not in found[0].methods:
+        route = self._routes.get((path[path.rfind("/") + 1 :], path.count("/") + 1))
+        if route is None or scope["method"] not in route[0].methods:
             return None
-        if has_slash and not found[0].takes_slash:
+        if has_slash and not route[0].takes_slash:
             return None
         parameters: dict[str, str] = {}
-        for template, segment in zip(found[1], path.split("/"), strict=True):
+        for template, segment in zip(route[1], path.split("/"), strict=True):
             if template != segment:
                 if not segment or template[:1] != "{":
                     return None
                 parameters[template[1:-1]] = segment
-        scope["route"] = found[0].route
+        scope["route"] = route[0].route
         scope["path_params"] = parameters
-        return found[0]
+        return route[0]
 
     async def reject(self, route: FastRoute, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject a request under overload. It is counted, but not read, authenticated or recorded."""
@@ -175,7 +175,7 @@ class GatewayApp(FastAPI):
         """See ASGI. The lifespan, which comes first, builds the middleware stack."""
         fast = self.fast_routes
         if fast is None or self.middleware_stack is None:
-            await super().__call__(scope, receive, self._lifespan_send(send))
+            await super().__call__(scope, receive, self._build_lifespan_send(send))
             return
         if self.root_path:
             scope["root_path"] = self.root_path
@@ -199,7 +199,7 @@ class GatewayApp(FastAPI):
         finally:
             admission.running -= 1
 
-    def _lifespan_send(self, send: Send) -> Send:
+    def _build_lifespan_send(self, send: Send) -> Send:
         """Return `send` for the lifespan, with `start_failure` as the message of a failed start."""
 
         async def send_with_reason(message: Message) -> None:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import structlog
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.core.settings import Settings
 from app.server.rejections import (
     ADDRESS_LIMIT,
@@ -133,7 +133,7 @@ class ConnectionTable:
         """Connections that do not read their response as fast as it is written."""
         self._head_cost = 0
         self._addresses: dict[str, int] = {}
-        self._trusted = ProxyHeadersMiddleware(_no_app, self.limits.forwarded_allow_ips).trusted_hosts
+        self._trusted = ProxyHeadersMiddleware(_serve_nothing, self.limits.forwarded_allow_ips).trusted_hosts
         self._groups = lru_cache(maxsize=4096)(self._find_group)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -167,7 +167,7 @@ class ConnectionTable:
         self.lingering.pop(connection, None)
         self.bodies.discard(connection)
         self.blocked.discard(connection)
-        self.head_ended(connection)
+        self.record_head_end(connection)
         if connection.group is not None:
             self.leave(connection.group)
             connection.group = None
@@ -191,7 +191,7 @@ class ConnectionTable:
         else:
             del self._addresses[group]
 
-    def forwarded_group(self, forwarded_for: bytes) -> str | None:
+    def find_forwarded_group(self, forwarded_for: bytes) -> str | None:
         """Return the address group of the client that a trusted proxy names in X-Forwarded-For."""
         if len(forwarded_for) > _MAX_FORWARDED:
             return self._find_group(forwarded_for)
@@ -199,14 +199,14 @@ class ConnectionTable:
 
     def _find_group(self, forwarded_for: bytes) -> str | None:
         host = self._trusted.get_trusted_client_address(forwarded_for.decode("latin-1"))[0]
-        return address_group(host) if host else None
+        return group_address(host) if host else None
 
     def count(self, rejection: Rejection) -> Rejection:
         """Count a rejection for the metric, and return it."""
         self.rejected[rejection.reason] += 1
         return rejection
 
-    def head_grows(self, connection: ClientConnection, cost: int, now: float) -> None:
+    def record_head_growth(self, connection: ClientConnection, cost: int, now: float) -> None:
         """Record that an incomplete head takes `cost` bytes; reject the oldest heads beyond the memory for
         them.
         """
@@ -217,10 +217,10 @@ class ConnectionTable:
         connection.head_cost = cost
         while self._head_cost > _HEADS_BYTES:
             oldest = next(iter(self.heads))
-            self.head_ended(oldest)
+            self.record_head_end(oldest)
             oldest.reject(HEAD_TIMEOUT)
 
-    def head_ended(self, connection: ClientConnection) -> None:
+    def record_head_end(self, connection: ClientConnection) -> None:
         """Record that a head is complete, or its connection was closed."""
         self.heads.pop(connection, None)
         self._head_cost -= connection.head_cost
@@ -247,10 +247,10 @@ class ConnectionTable:
         now = loop.time()
         limits = self.limits
         stall = limits.stall_timeout + _BODY_SLACK
-        fresh = _expired(self.fresh, now - limits.head_timeout)
-        heads = _expired(self.heads, now - limits.head_timeout)
-        idle = _expired(self.idle, now - limits.keep_alive_timeout)
-        lingering = _expired(self.lingering, now - _LINGER_SECONDS)
+        fresh = _remove_expired(self.fresh, now - limits.head_timeout)
+        heads = _remove_expired(self.heads, now - limits.head_timeout)
+        idle = _remove_expired(self.idle, now - limits.keep_alive_timeout)
+        lingering = _remove_expired(self.lingering, now - _LINGER_SECONDS)
         bodies = list(
             islice((one for one in self.bodies if one.is_body_stalled(now, stall)), MAX_ENDED_AT_ONCE)
         )
@@ -261,7 +261,7 @@ class ConnectionTable:
             self.count(NO_REQUEST)
             connection.abort()
         for connection in heads:
-            self.head_ended(connection)
+            self.record_head_end(connection)
             connection.reject(HEAD_TIMEOUT)
         for connection in idle:
             connection.abort()
@@ -300,28 +300,28 @@ class Progress:
         self._since = now
 
 
-def _expired(queue: dict[ClientConnection, float], before: float) -> list[ClientConnection]:
+def _remove_expired(queue: dict[ClientConnection, float], before: float) -> list[ClientConnection]:
     """Remove and return the first connections of a queue, at most 32, whose time is before `before`."""
-    found: list[ClientConnection] = []
+    expired: list[ClientConnection] = []
     for connection, since in queue.items():
-        if since > before or len(found) == MAX_ENDED_AT_ONCE:
+        if since > before or len(expired) == MAX_ENDED_AT_ONCE:
             break
-        found.append(connection)
-    for connection in found:
+        expired.append(connection)
+    for connection in expired:
         queue.pop(connection, None)
-    return found
+    return expired
 
 
-async def _no_app(_scope: Any, _receive: Any, _send: Any) -> None:
+async def _serve_nothing(_scope: Any, _receive: Any, _send: Any) -> None:
     """Do nothing: the application of a middleware of which only the list of trusted proxies is used."""
 
 
 _of_servers: "WeakKeyDictionary[ServerState, ConnectionTable]" = WeakKeyDictionary()
 
 
-def connections_of(server_state: "ServerState", app_state: dict[str, Any]) -> ConnectionTable:
+def get_connections(server_state: "ServerState", app_state: dict[str, Any]) -> ConnectionTable:
     """Return the table of the application's lifespan, or one with the default limits for each server."""
-    found = app_state.get("connections")
-    if isinstance(found, ConnectionTable):
-        return found
+    table = app_state.get("connections")
+    if isinstance(table, ConnectionTable):
+        return table
     return _of_servers.setdefault(server_state, ConnectionTable())

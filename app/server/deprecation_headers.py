@@ -30,7 +30,10 @@ class DeprecationHeaders:
             if message["type"] == "http.response.start":
                 deprecation = deprecation_of(scope.get("endpoint"))
                 if deprecation is not None:
-                    message = {**message, "headers": [*message.get("headers", ()), *_encoded(deprecation)]}
+                    message = {
+                        **message,
+                        "headers": [*message.get("headers", ()), *_encode_headers(deprecation)],
+                    }
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
@@ -43,14 +46,14 @@ def install(app: FastAPI) -> None:
     """
     routes = list(iter_routes(app.routes))
     for route in routes:
-        if getattr(route, "deprecated", None) and route_deprecation(route) is None:
+        if getattr(route, "deprecated", None) and get_route_deprecation(route) is None:
             path = getattr(route, "path", "")
             raise ValueError(f"{path} is deprecated without dates: declare them with app.api.deprecation.")
-    if any(route_deprecation(route) for route in routes):
+    if any(get_route_deprecation(route) for route in routes):
         app.add_middleware(DeprecationHeaders)
 
 
-def route_deprecation(route: BaseRoute) -> Deprecation | None:
+def get_route_deprecation(route: BaseRoute) -> Deprecation | None:
     """Return what the endpoint of a route declares, None for an operation that stays."""
     return deprecation_of(getattr(route, "endpoint", None))
 
@@ -66,5 +69,5 @@ def describe(operation: dict[str, Any], deprecation: Deprecation) -> None:
             headers.setdefault(name, {"description": description, "schema": {"type": "string"}})
 
 
-def _encoded(deprecation: Deprecation) -> list[tuple[bytes, bytes]]:
+def _encode_headers(deprecation: Deprecation) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode()) for name, value in deprecation.headers()]

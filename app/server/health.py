@@ -70,7 +70,7 @@ async def ready(request: Request) -> Ready:
     services = services_of(request)
     if not services.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
-    database, redis = await request.state.probes.states()
+    database, redis = await request.state.probes.probe_states()
     return Ready(status="ready" if database == "ok" else "degraded", database=database, redis=redis)
 
 
@@ -85,7 +85,7 @@ class HealthProbes:
         self._probing: asyncio.Task[tuple[DependencyState, DependencyState]] | None = None
         self._probed_at = -math.inf
 
-    async def states(self) -> tuple[DependencyState, DependencyState]:
+    async def probe_states(self) -> tuple[DependencyState, DependencyState]:
         """Return the states of PostgreSQL and of Redis, at most half a second old."""
         probing = self._probing
         # Wait for a probe that is in progress; repeat one that is too old.
@@ -140,11 +140,11 @@ async def metrics(
     For a key that is limited to providers or tags, metrics by provider are those of its providers only.
     """
     services = services_of(request)
-    body, media_type = await services.metrics.render(await _metric_providers(services, principal))
+    body, media_type = await services.metrics.render(await _list_metric_providers(services, principal))
     return Response(body, media_type=media_type)
 
 
-async def _metric_providers(services: Services, principal: Principal) -> frozenset[str] | None:
+async def _list_metric_providers(services: Services, principal: Principal) -> frozenset[str] | None:
     """Return the names of the providers whose metrics the principal may see, None for all.
 
     Tools are read only for a key that is limited to tags.

@@ -19,9 +19,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.server import rejections
-from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, connections_of
+from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, get_connections
 from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
 from app.server.websocket_protocol import PATHS_STATE, WebSocketProtocol
@@ -111,7 +111,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers = _DISCARDED
         self.pipeline = _NO_PIPELINE
         self.url = b""
-        self._table: ConnectionTable = connections_of(server_state, app_state)
+        self._table: ConnectionTable = get_connections(server_state, app_state)
         self._root = self.root_path.encode("ascii")
         self._is_proxy = False
         self._phase = _IDLE
@@ -141,11 +141,11 @@ class HttpProtocol(HttpToolsProtocol):
         if host is None or self._table.trusts(host):
             self._is_proxy = True
         else:
-            self.group = address_group(host)
+            self.group = group_address(host)
         rejection = self._table.admit(self, self.loop)
         if rejection is not None:
             self._phase = _CLOSING
-            transport.write(self._response(rejection))
+            transport.write(self._write_response(rejection))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -177,7 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
         if size <= _SLICE:
             self._feed(data)
             if self._phase != _IDLE:
-                self._incomplete(size)
+                self._check_incomplete(size)
             return
         start = 0
         view = memoryview(data)
@@ -194,7 +194,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._phase = _HEAD
             self._feed(view[start:end])
             if self._phase != _IDLE:
-                self._incomplete(end - start)
+                self._check_incomplete(end - start)
             start = end
         if self._phase == _CLOSING:
             self._discard(size - start)
@@ -222,7 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._ignore_upgrade(rest)
             return
         except httptools.HttpParserError as error:
-            self._fail(self._rejection or self._malformed(error, data))
+            self._fail(self._rejection or self._explain_malformed(error, data))
             return
         if cycle is not None and cycle is self.cycle:
             self._framing += len(data) - (self._received - received)
@@ -249,7 +249,7 @@ class HttpProtocol(HttpToolsProtocol):
         if group is not None and not self._table.enter(group):
             self._fail(rejections.ADDRESS_LIMIT)
             return
-        self._table.head_ended(self)
+        self._table.record_head_end(self)
         self._table.fresh.pop(self, None)
         self._phase = _CLOSING
 
@@ -261,7 +261,7 @@ class HttpProtocol(HttpToolsProtocol):
         protocol = WebSocketProtocol(
             self.config, self.server_state, self.app_state, released=release, loop=self.loop
         )
-        head = self._head_lines(self.headers)
+        head = self._list_head_lines(self.headers)
         self.headers = _DISCARDED
         self.connections.discard(self)
         self.transport.set_protocol(protocol)
@@ -277,7 +277,7 @@ class HttpProtocol(HttpToolsProtocol):
         the same head without Upgrade, and with `Connection: close`: no other request follows this one.
         """
         self._upgrading = False
-        lines = self._head_lines(
+        lines = self._list_head_lines(
             [field for field in self.headers if field[0] not in (b"upgrade", b"connection")]
         )
         self.parser = httptools.HttpRequestParser(self)
@@ -285,13 +285,13 @@ class HttpProtocol(HttpToolsProtocol):
         if rest and self._phase == _BODY:
             self._feed(rest)
 
-    def _head_lines(self, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+    def _list_head_lines(self, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
         """Return the request line that was read, and these fields."""
         parser = self.parser
         line = b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())
         return [line, *(b"%b: %b" % field for field in headers)]
 
-    def _incomplete(self, size: int) -> None:
+    def _check_incomplete(self, size: int) -> None:
         """Check the limits of a message that is still incomplete after `size` more bytes."""
         table = self._table
         if self._phase == _HEAD:
@@ -302,7 +302,7 @@ class HttpProtocol(HttpToolsProtocol):
                 )
                 return
             cost = self._head_bytes + _FIELD_COST * len(self.headers)
-            table.head_grows(self, cost, self.loop.time())
+            table.record_head_growth(self, cost, self.loop.time())
         elif self._phase == _BODY:
             if self._chunked and self._framing > table.limits.head_bytes + 2 * self._received:
                 # As in Go (CVE-2023-39326): chunks of one byte cost more to read than they deliver.
@@ -341,12 +341,12 @@ class HttpProtocol(HttpToolsProtocol):
         group = self._check_head(version, method)
         if self._head_bytes:
             self._head_bytes = 0
-            self._table.head_ended(self)
+            self._table.record_head_end(self)
         if self in self._table.fresh:
             del self._table.fresh[self]
         url = self.url
         if url[0] != 0x2F or b"#" in url:
-            url = self._origin_form(url)
+            url = self._convert_to_origin_form(url)
         raw_path, _, query = url.partition(b"?")
         path = raw_path.decode("ascii")
         if "%" in path:
@@ -376,7 +376,7 @@ class HttpProtocol(HttpToolsProtocol):
         app: Any = self.app
         if group is not None and not self._table.enter(group):
             self._table.count(rejections.ADDRESS_LIMIT)
-            group, app = None, _too_many
+            group, app = None, _reject_too_many
         cycle = self.cycle = RequestResponseCycle(
             scope=self.scope,
             transport=self.transport,
@@ -429,7 +429,7 @@ class HttpProtocol(HttpToolsProtocol):
         if hosts != 1 and (hosts or version == "1.1"):
             self._reject(rejections.BAD_HOST)
         if forwarded and self._is_proxy:
-            return self._table.forwarded_group(b", ".join(forwarded))
+            return self._table.find_forwarded_group(b", ".join(forwarded))
         return None
 
     def _check_transfer_coding(self, version: str, value: bytes) -> None:
@@ -454,7 +454,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= limits.pipelined:
             self._reject(rejections.PIPELINE_TOO_LONG)
 
-    def _origin_form(self, url: bytes) -> bytes:
+    def _convert_to_origin_form(self, url: bytes) -> bytes:
         """Return path and query of a target in absolute form (RFC 9112 section 3.2.2)."""
         try:
             parsed = httptools.parse_url(url)
@@ -550,7 +550,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._rejection = rejection
         raise _RequestRejected
 
-    def _malformed(self, error: httptools.HttpParserError, data: bytes | memoryview) -> Rejection:
+    def _explain_malformed(self, error: httptools.HttpParserError, data: bytes | memoryview) -> Rejection:
         if self._phase == _HEAD and not self.headers and _VERSION.search(bytes(data[:_SLICE])):
             return rejections.BAD_VERSION
         if isinstance(error, httptools.HttpParserInvalidURLError):
@@ -563,7 +563,7 @@ class HttpProtocol(HttpToolsProtocol):
         in_body = self._phase == _BODY
         self._phase = _CLOSING
         self._linger = _MAX_DISCARDED_BYTES
-        self._table.head_ended(self)
+        self._table.record_head_end(self)
         self._table.bodies.discard(self)
         self.headers = _DISCARDED
         cycle = self.cycle
@@ -597,7 +597,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._phase = _CLOSING
         if transport.is_closing():
             return
-        transport.write(self._response(rejection))
+        transport.write(self._write_response(rejection))
         if transport.can_write_eof():
             transport.write_eof()
             self._table.lingering[self] = self.loop.time()
@@ -606,7 +606,7 @@ class HttpProtocol(HttpToolsProtocol):
             transport.close()
             self._watch_flush()
 
-    def _response(self, rejection: Rejection) -> bytes:
+    def _write_response(self, rejection: Rejection) -> bytes:
         lines = [STATUS_LINE[rejection.status]]
         for name, value in (*self.server_state.default_headers, *rejection.headers):
             if name != b"connection":
@@ -657,10 +657,10 @@ class HttpProtocol(HttpToolsProtocol):
         callback.
         """
         task = self.loop.create_task(cycle.run_asgi(app))
-        task.add_done_callback(self._task_ended)
+        task.add_done_callback(self._on_task_ended)
         self.tasks.add(task)
 
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if self.transport.is_closing():
             self._watch_flush()
@@ -693,7 +693,7 @@ def _is_host(value: bytes) -> bool:
     return True
 
 
-async def _too_many(_scope: Any, _receive: Any, send: Any) -> None:
+async def _reject_too_many(_scope: Any, _receive: Any, send: Any) -> None:
     """Respond in place of the application, on a connection of a proxy that also serves other clients."""
     rejection = rejections.ADDRESS_LIMIT
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.headers})

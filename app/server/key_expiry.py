@@ -41,7 +41,7 @@ def with_expiry(scope: Scope, send: Send) -> Send:
     """Return `send` for the response to an authenticated request; `send` itself where its key does not expire
     soon.
     """
-    if _expiry(scope) is None:
+    if _get_expiry(scope) is None:
         return send
 
     async def send_with_expiry(message: Message) -> None:
@@ -53,13 +53,13 @@ def with_expiry(scope: Scope, send: Send) -> Send:
 
 
 def _add_expiry(message: Message, scope: Scope) -> None:
-    expires_at = _expiry(scope)
+    expires_at = _get_expiry(scope)
     if expires_at is not None:
         value = format_datetime(expires_at, usegmt=True).encode()
         message["headers"] = [*message.get("headers", ()), (_NAME, value)]
 
 
-def _expiry(scope: Scope) -> datetime | None:
+def _get_expiry(scope: Scope) -> datetime | None:
     """Return when the key of a request expires (UTC), None where that is not soon."""
     state = scope.get("state", {})
     principal: Principal | None = state.get("principal")

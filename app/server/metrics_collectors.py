@@ -40,35 +40,35 @@ def start_collecting(
 ) -> Callable[[], None]:
     """Add the sources of all metrics and start the heartbeat; return the function that stops it."""
     metrics, keys = services.metrics, services.keys
-    metrics.add_source(lambda: _caches(services.catalog, keys, services.tokens))
-    metrics.add_source(lambda: _lookups(keys))
-    metrics.add_source(lambda: _expiring(services.key_expiry))
-    metrics.add_source(lambda: _records(services.call_log))
+    metrics.add_source(lambda: _list_caches(services.catalog, keys, services.tokens))
+    metrics.add_source(lambda: _list_lookups(keys))
+    metrics.add_source(lambda: _list_expiring(services.key_expiry))
+    metrics.add_source(lambda: _list_records(services.call_log))
     metrics.add_source(lambda: _feed(services.feed))
-    metrics.add_source(lambda: _vectors(services.vectors))
-    metrics.add_source(lambda: _database(services.database))
-    metrics.add_source(lambda: _redis(services.redis_client))
-    metrics.add_source(lambda: _connections(services.engine.pool))
-    metrics.add_source(lambda: _origins(services.origins, metrics))
-    metrics.add_source(lambda: _calls(services.calls))
-    metrics.add_source(lambda: _commands(services.commands))
-    metrics.add_source(lambda: _approvals(services.approvals))
-    metrics.add_source(lambda: _output_deviations(services.output_deviations))
+    metrics.add_source(lambda: _list_vectors(services.vectors))
+    metrics.add_source(lambda: _list_database(services.database))
+    metrics.add_source(lambda: _list_redis(services.redis_client))
+    metrics.add_source(lambda: _list_upstream_connections(services.engine.pool))
+    metrics.add_source(lambda: _list_origins(services.origins, metrics))
+    metrics.add_source(lambda: _list_calls(services.calls))
+    metrics.add_source(lambda: _list_commands(services.commands))
+    metrics.add_source(lambda: _list_approvals(services.approvals))
+    metrics.add_source(lambda: _list_output_deviations(services.output_deviations))
     if services.tracer is not None:
-        metrics.add_source(services.tracer.samples)
-    metrics.add_source(lambda: _admission(admission))
-    metrics.add_source(lambda: _edge(connections))
+        metrics.add_source(services.tracer.list_samples)
+    metrics.add_source(lambda: _list_admission(admission))
+    metrics.add_source(lambda: _list_connections(connections))
     heartbeat = Heartbeat(metrics)
     heartbeat.start()
     return heartbeat.aclose
 
 
-def _admission(admission: Admission) -> Iterator[Sample]:
+def _list_admission(admission: Admission) -> Iterator[Sample]:
     yield of.ADMISSION_REJECTED, (), admission.rejected
     yield of.ADMISSION_PRESSURE, (), admission.pressure
 
 
-def _edge(connections: ConnectionTable) -> Iterator[Sample]:
+def _list_connections(connections: ConnectionTable) -> Iterator[Sample]:
     idle = len(connections.idle) + len(connections.fresh)
     yield of.CLIENT_CONNECTIONS, ("idle",), idle
     yield of.CLIENT_CONNECTIONS, ("head",), len(connections.heads)
@@ -77,7 +77,7 @@ def _edge(connections: ConnectionTable) -> Iterator[Sample]:
         yield of.HTTP_SERVER_REJECTED, (reason,), number
 
 
-def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator[Sample]:
+def _list_caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator[Sample]:
     yield of.PLAN_CACHE_ENTRIES, (), len(catalog)
     yield of.PLAN_HITS, (), catalog.hits
     yield of.PLAN_MISSES, (), catalog.misses
@@ -91,7 +91,7 @@ def _caches(catalog: Catalog, keys: KeyVerifier, tokens: TokenCache) -> Iterator
     yield of.TOKEN_FAILURES, (), tokens.failures
 
 
-def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
+def _list_lookups(keys: KeyVerifier) -> Iterator[Sample]:
     lookups = keys.lookups
     yield of.KEY_IDS, (), keys.known_id_count
     for kind, number in lookups.requested.items():
@@ -104,18 +104,18 @@ def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
         yield of.KEY_WAITING, (kind,), number
 
 
-def _expiring(monitor: KeyExpiryMonitor) -> Iterator[Sample]:
+def _list_expiring(monitor: KeyExpiryMonitor) -> Iterator[Sample]:
     yield of.KEYS_EXPIRING, (), monitor.expiring
 
 
-def _records(calls: CallLog) -> Iterator[Sample]:
+def _list_records(calls: CallLog) -> Iterator[Sample]:
     yield of.RECORDS_WAITING, (), len(calls)
     yield of.RECORDS_DROPPED, (), calls.dropped
     if isinstance(calls, StrictCallLog):
-        yield from _queue("record", calls.queue)
+        yield from _list_queue("record", calls.queue)
 
 
-def _vectors(vectors: SearchVectors) -> Iterator[Sample]:
+def _list_vectors(vectors: SearchVectors) -> Iterator[Sample]:
     status = vectors.status
     yield of.SEARCH_VECTORS_ENCODED, (), status.encoded
     yield of.SEARCH_VECTORS_TOTAL, (), status.total
@@ -129,27 +129,27 @@ def _feed(feed: ChangeFeed) -> Iterator[Sample]:
     yield of.FEED_LAG, (), feed.lag_seconds()
 
 
-def _database(database: Database) -> Iterator[Sample]:
+def _list_database(database: Database) -> Iterator[Sample]:
     busy, idle = database.connection_counts()
     yield of.DATABASE_CONNECTIONS, ("busy",), busy
     yield of.DATABASE_CONNECTIONS, ("idle",), idle
     yield of.DATABASE_LIMIT, (), database.pool_size
 
 
-def _redis(client: RedisClient) -> Iterator[Sample]:
+def _list_redis(client: RedisClient) -> Iterator[Sample]:
     yield of.REDIS_UP, (), 0 if client.is_unavailable else 1
     yield of.REDIS_FAILURES, (), client.failures
     yield of.REDIS_POOL_TIMEOUTS, (), client.pool_timeouts
 
 
-def _connections(pool: ConnectionPool) -> Iterator[Sample]:
+def _list_upstream_connections(pool: ConnectionPool) -> Iterator[Sample]:
     idle = pool.idle
     yield of.HTTP_CONNECTIONS, ("busy",), pool.open - idle
     yield of.HTTP_CONNECTIONS, ("idle",), idle
     yield of.HTTP_WAITING, (), pool.waiting
 
 
-def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
+def _list_origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
     """Yield the states of origins by provider: the text of an origin is chosen by whoever registers it.
 
     An origin that several providers share counts for each of them.
@@ -160,7 +160,7 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
     permits: Counter[str] = Counter()
     for origin in origins:
         bulkhead = origin.bulkhead
-        for provider in {metrics.provider_label(name) for name in origin.providers}:
+        for provider in {metrics.limit_provider_label(name) for name in origin.providers}:
             states.update({(provider, state): origin.breaker.state is state for state in BreakerState})
             taken[provider] += bulkhead.running
             waited[provider] += len(bulkhead.waiting)
@@ -173,7 +173,7 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
         yield of.BULKHEAD_LIMIT, (provider,), permits[provider]
 
 
-def _commands(router: CommandRouter) -> Iterator[Sample]:
+def _list_commands(router: CommandRouter) -> Iterator[Sample]:
     transports: Counter[str] = Counter({"websocket": 0, "grpc": 0})
     running = waiting = 0
     for connection in router.connections():
@@ -192,24 +192,24 @@ def _commands(router: CommandRouter) -> Iterator[Sample]:
         yield of.UBP_MESSAGES_REJECTED, (reason,), router.counts.rejected[reason]
 
 
-def _approvals(approvals: ApprovalService) -> Iterator[Sample]:
+def _list_approvals(approvals: ApprovalService) -> Iterator[Sample]:
     for labels, number in approvals.counts.items():
         yield of.APPROVALS, labels, number
     for kind in KINDS:
         yield of.APPROVALS_PENDING, (kind,), approvals.pending.get(kind, 0)
 
 
-def _output_deviations(deviations: OutputDeviations) -> Iterator[Sample]:
+def _list_output_deviations(deviations: OutputDeviations) -> Iterator[Sample]:
     yield of.OUTPUT_DEVIATIONS, (), deviations.observed
     yield of.OUTPUT_SCHEMAS_WITHDRAWN, (), deviations.withdrawn
 
 
-def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
+def _list_queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
     yield of.QUEUE_WAITING, (name,), queue.waiting
     yield of.QUEUE_REJECTED, (name,), queue.rejected
 
 
-def _calls(calls: CallServices) -> Iterator[Sample]:
+def _list_calls(calls: CallServices) -> Iterator[Sample]:
     rates, idempotency, responses = calls.rate_limiter, calls.idempotency, calls.response_cache
     yield of.RATE_LIMIT_CHECKS, ("admitted",), rates.admitted
     yield of.RATE_LIMIT_CHECKS, ("rejected",), rates.rejected
@@ -220,7 +220,7 @@ def _calls(calls: CallServices) -> Iterator[Sample]:
     yield of.IDEMPOTENT_CALLS, ("lost",), idempotency.lost
     table = idempotency.table
     for name, queue in (("begin", table.begins), ("read", table.reads), ("end", table.ends)):
-        yield from _queue(f"idempotency-{name}", queue)
+        yield from _list_queue(f"idempotency-{name}", queue)
     for cache_status, number in responses.lookups.items():
         yield of.RESPONSE_CACHE_LOOKUPS, (cache_status,), number
     yield of.RESPONSE_CACHE_BYTES, (), responses.bytes

@@ -55,39 +55,39 @@ def limit_body(scope: Scope, receive: Receive, limit: int) -> Receive:
             chunked = True
     if length is not None:
         if not length.isdigit():
-            return _rejecting(BadRequest("Content-Length is not a number."))
+            return _build_rejecting_receive(BadRequest("Content-Length is not a number."))
         if int(length) > limit:
-            return _rejecting(too_large(limit))
+            return _build_rejecting_receive(build_too_large(limit))
     elif chunked:
-        return _counting(receive, limit)
+        return _build_counting_receive(receive, limit)
     return receive
 
 
-def too_large(limit: int) -> TooLarge:
+def build_too_large(limit: int) -> TooLarge:
     """Return the error for a body over `limit` bytes."""
     return TooLarge(f"The request body may have at most {limit} bytes here.", extra={"limit": limit})
 
 
-def _rejecting(error: Exception) -> Receive:
+def _build_rejecting_receive(error: Exception) -> Receive:
     async def reject() -> Message:
         raise error
 
     return reject
 
 
-def _counting(receive: Receive, limit: int) -> Receive:
+def _build_counting_receive(receive: Receive, limit: int) -> Receive:
     seen = 0
 
-    async def counted() -> Message:
+    async def receive_counted() -> Message:
         nonlocal seen
         message = await receive()
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > limit:
-                raise too_large(limit)
+                raise build_too_large(limit)
         return message
 
-    return counted
+    return receive_counted
 
 
 class AllowedHosts:
@@ -136,16 +136,16 @@ class RequestMetrics:
         began = time.perf_counter()
         status = 500
 
-        async def watched(message: Message) -> None:
+        async def send_watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, send_watched)
         finally:
-            record_request(self.metrics, route_template(scope), scope["method"], status, began)
+            record_request(self.metrics, get_route_template(scope), scope["method"], status, began)
 
 
 def record_request(metrics: Metrics, route: str, method: str, status: int, began: float) -> None:
@@ -155,7 +155,7 @@ def record_request(metrics: Metrics, route: str, method: str, status: int, began
         log.warning("request failed", method=method, route=route, status=status)
 
 
-def route_template(scope: Scope) -> str:
+def get_route_template(scope: Scope) -> str:
     """Return the template of the route that matched, e.g. `/tools/{name}`; `(none)` where none did."""
     route: Any = scope.get("route")
     return getattr(route, "path", None) or "(none)"

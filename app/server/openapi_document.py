@@ -28,7 +28,7 @@ from app.api.authorisation import alternative_scopes, declared_scope, iter_route
 from app.api.providers.request_bodies import request_components
 from app.core.schemas import Problem
 from app.core.settings import Settings
-from app.server.deprecation_headers import describe, route_deprecation
+from app.server.deprecation_headers import describe, get_route_deprecation
 from app.server.openapi_examples import add_examples
 
 VERSION = version("utcp-gateway")
@@ -116,7 +116,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
-    document["info"] |= settings.openapi_info()
+    document["info"] |= settings.build_openapi_info()
     document["servers"] = [{"url": settings.base_url, "description": "This gateway."}]
     document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = call_operation()
     for route in (TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE):
@@ -144,7 +144,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     _drop_null_from_parameters(document)
     _describe_keys_by_property_names(schemas)
     _describe_responses(document)
-    operations = dict(_operations(document))
+    operations = dict(_list_operations(document))
     for (source, status), links in LINKS.items():
         if source in operations and status in operations[source]["responses"]:
             known = {name: body for name, body in links.items() if name in operations}
@@ -179,7 +179,7 @@ TAGS = [
 ]
 
 
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for item in document["paths"].values():
         for operation in item.values():
             if isinstance(operation, dict) and "operationId" in operation:
@@ -196,7 +196,7 @@ def _add_components(schemas: dict[str, Any], added: dict[str, Any]) -> None:
 
 def _drop_null_from_parameters(document: dict[str, Any]) -> None:
     """Remove `null` from the schemas of parameters: an optional one is omitted, and no text is null."""
-    for _, operation in _operations(document):
+    for _, operation in _list_operations(document):
         for parameter in operation.get("parameters", ()):
             kinds = parameter["schema"].get("anyOf", [])
             present = [kind for kind in kinds if kind != {"type": "null"}]
@@ -208,16 +208,16 @@ def _drop_null_from_parameters(document: dict[str, Any]) -> None:
 def _describe_responses(document: dict[str, Any]) -> None:
     """Describe responses for which a route has no words of its own by the component that is their body."""
     schemas = document["components"]["schemas"]
-    for _, operation in _operations(document):
+    for _, operation in _list_operations(document):
         for response in operation["responses"].values():
             if response["description"] != _UNDESCRIBED:
                 continue
             bodies = response.get("content", {}).values()
             names = [body.get("schema", {}).get("$ref", "").rpartition("/")[2] for body in bodies]
-            found = next((schemas[name].get("description") for name in names if name in schemas), None)
+            description = next((schemas[name].get("description") for name in names if name in schemas), None)
             if not names:
-                found = "Done. The response has no body."
-            response["description"] = found or _UNDESCRIBED
+                description = "Done. The response has no body."
+            response["description"] = description or _UNDESCRIBED
 
 
 def _describe_keys_by_property_names(node: Any) -> None:
@@ -243,7 +243,7 @@ def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
     The list is empty where any valid key is enough; where there are several, a key needs one of them. A
     public route has no security.
     """
-    operations = dict(_operations(document))
+    operations = dict(_list_operations(document))
     for route in iter_routes(app.routes):
         operation = operations.get(getattr(route, "operation_id", None) or "")
         scope = declared_scope(route)
@@ -257,10 +257,10 @@ def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
 
 
 def _add_deprecations(app: FastAPI, document: dict[str, Any]) -> None:
-    operations = dict(_operations(document))
+    operations = dict(_list_operations(document))
     for route in iter_routes(app.routes):
         plain = next((name for name, one in _PLAIN_ROUTES.items() if route is one), None)
         name = plain or getattr(route, "operation_id", None)
-        operation, deprecation = operations.get(name or ""), route_deprecation(route)
+        operation, deprecation = operations.get(name or ""), get_route_deprecation(route)
         if operation is not None and deprecation is not None:
             describe(operation, deprecation)

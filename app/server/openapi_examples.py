@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.agents.call.operation import OPERATION_ID, TOOLSET_OPERATION_ID
 from app.core import errors
-from app.formats.json_schema.references import inline
+from app.formats.json_schema.references import inline_references
 from app.server.problems.catalogue import example as problem_example
 
 _FILE: Final = Path(__file__).with_suffix(".json")
@@ -59,12 +59,14 @@ def add_examples(document: dict[str, Any]) -> None:
                 for media_type, example in recorded.get("responses", {}).get(status, {}).items():
                     _add(content.get(media_type), example)
                 if _PROBLEM in content:
-                    found = dict(_problems(operation["operationId"], status))
+                    found = dict(_list_problems(operation["operationId"], status))
                     problems |= found
                     if found:
                         content[_PROBLEM]["examples"] = {slug: {"$ref": _REFERENCE + slug} for slug in found}
                     else:
-                        content[_PROBLEM]["example"] = _upstream_problem(int(status), recording["problems"])
+                        content[_PROBLEM]["example"] = _build_upstream_problem(
+                            int(status), recording["problems"]
+                        )
     document["components"]["examples"] = {
         slug: {"summary": problem["title"], "value": problem} for slug, problem in sorted(problems.items())
     }
@@ -93,13 +95,13 @@ def _without_references(value: Any) -> Any:
         return [_without_references(member) for member in value]
     if not isinstance(value, dict):
         return value
-    plain = inline(value) if "$defs" in value else value
+    plain = inline_references(value) if "$defs" in value else value
     return {name: _without_references(member) for name, member in plain.items()}
 
 
-def _problems(operation_id: str, status: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_problems(operation_id: str, status: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the slugs that an operation can respond with under a status, each with a problem."""
-    for kind in _kinds(operation_id):
+    for kind in _list_kinds(operation_id):
         if status == str(kind.status):
             yield kind.slug, problem_example(kind)
     slug = errors.UpstreamRejected.slug
@@ -107,22 +109,22 @@ def _problems(operation_id: str, status: str) -> Iterator[tuple[str, dict[str, A
         yield slug, problem_example(errors.UpstreamRejected)
 
 
-def _upstream_problem(status: int, recorded: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _build_upstream_problem(status: int, recorded: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the problem of an upstream that rejected a call with this status."""
     rejected = errors.UpstreamRejected
     example = recorded.get(
         rejected.slug, {"type": errors.PROBLEM_TYPE + rejected.slug, "title": rejected.title}
     )
     detail = f"The upstream responded with status {status}."
-    own = {"status": status, "detail": detail, "upstream_status": status}
-    return {name: value for name, value in example.items() if name != "upstream_body"} | own
+    members = {"status": status, "detail": detail, "upstream_status": status}
+    return {name: value for name, value in example.items() if name != "upstream_body"} | members
 
 
-def _kinds(operation_id: str) -> tuple[type[errors.GatewayError], ...]:
+def _list_kinds(operation_id: str) -> tuple[type[errors.GatewayError], ...]:
     if operation_id in _CALL_OPERATIONS:
         others = (errors.Conflict, errors.PreconditionFailed)
-        own = tuple(kind for kind in _ANY_OPERATION if kind not in others)
-        return (*own, *_CALLS, *_ANY_UPSTREAM)
+        kinds = tuple(kind for kind in _ANY_OPERATION if kind not in others)
+        return (*kinds, *_CALLS, *_ANY_UPSTREAM)
     if operation_id in _READS_A_SOURCE:
         return (*_ANY_OPERATION, errors.InvalidDocument, *_ANY_UPSTREAM)
     if operation_id in _APPROVES:

@@ -69,24 +69,26 @@ class QueryParameters:
         """Return the parameters of a route of FastAPI or of a plain one of Starlette."""
         dependant = getattr(route, "dependant", None)
         if dependant is not None:
-            return cls(dict(_declared(dependant)))
+            return cls(dict(_list_declared(dependant)))
         names = getattr(getattr(route, "endpoint", None), "query_parameters", ())
         return cls(dict.fromkeys(names, False))
 
-    def errors(self, query: bytes) -> list[FieldError]:
+    def list_errors(self, query: bytes) -> list[FieldError]:
         """Return an error for each unknown parameter of a query string, and for each that is repeated."""
         seen: set[str] = set()
-        found: dict[str, FieldError] = {}
+        errors_by_name: dict[str, FieldError] = {}
         for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name not in self._names:
-                detail = self._unknown(name)
-                found.setdefault(name, FieldError(_pointer(name), detail, expected=sorted(self._names)))
+                detail = self._describe_unknown(name)
+                errors_by_name.setdefault(
+                    name, FieldError(_point_to(name), detail, expected=sorted(self._names))
+                )
             elif name in seen and not self._names[name]:
-                found.setdefault(name, FieldError(_pointer(name), "Give this parameter once."))
+                errors_by_name.setdefault(name, FieldError(_point_to(name), "Give this parameter once."))
             seen.add(name)
-        return list(found.values())[:_MAX_ERRORS]
+        return list(errors_by_name.values())[:_MAX_ERRORS]
 
-    def _unknown(self, name: str) -> str:
+    def _describe_unknown(self, name: str) -> str:
         wanted = name.lower().replace("-", "_")
         meant = _SYNONYMS.get(wanted)
         if meant not in self._names:
@@ -118,7 +120,7 @@ class QueryCheck:
             entry = self._of_route[id(route)] = (route, parameters)
         if entry[1] is None:
             return
-        errors = entry[1].errors(connection.scope["query_string"])
+        errors = entry[1].list_errors(connection.scope["query_string"])
         if errors:
             # Without a key, nobody is told which parameters there are.
             await authorise_route(connection, route)
@@ -155,7 +157,7 @@ def is_exempt(path: str) -> bool:
     return path in EXEMPT or any(path.startswith(f"{one}/") for one in EXEMPT if one != "/")
 
 
-def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+def _list_declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Yield the names of the query parameters of a dependant, and whether each may be repeated."""
     for parameter in dependant.query_params:
         annotation = parameter.field_info.annotation
@@ -164,8 +166,8 @@ def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
                 yield member.alias or name, _is_many(member.annotation)
         else:
             yield parameter.alias, _is_many(annotation)
-    for one in dependant.dependencies:
-        yield from _declared(one)
+    for inner_dependant in dependant.dependencies:
+        yield from _list_declared(inner_dependant)
 
 
 def _is_many(annotation: Any) -> bool:
@@ -175,5 +177,5 @@ def _is_many(annotation: Any) -> bool:
     return get_origin(annotation) is not None and any(_is_many(one) for one in get_args(annotation))
 
 
-def _pointer(name: str) -> str:
+def _point_to(name: str) -> str:
     return pointer("#/query", name[:_MAX_NAME])

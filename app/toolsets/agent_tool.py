@@ -14,7 +14,7 @@ from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
 from app.core import exact_json
-from app.formats.toolclad.contract import risk_tier_of
+from app.formats.toolclad.contract import get_risk_tier
 from app.formats.utcp.render import GATEWAYS
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
@@ -127,7 +127,7 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         publishes_outputs=view.publish_output_schema,
         outputs_withdrawn_at=None if view.publish_output_schema else view.output_schema_withdrawn_at,
         requires_approval=view.requires_approval,
-        risk_tier=risk_tier_of(view.call_template),
+        risk_tier=get_risk_tier(view.call_template),
         deprecated=view.deprecated,
         gateways=tuple(view.call_template.get(GATEWAYS) or ()),
         registrar_tags=view.registrar_tags,

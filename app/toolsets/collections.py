@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.catalog.feed import ChangeNotice
 from app.core.errors import NotFound, not_found
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.core.upstream_mode import UpstreamMode
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal, SchemaForm
@@ -75,7 +75,7 @@ class ToolCollections:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(*part, self.index)
 
-    async def member_names(self, toolset: str) -> frozenset[str]:
+    async def list_member_names(self, toolset: str) -> frozenset[str]:
         """Return the canonical names of the tools of a toolset, none for one that does not exist."""
         found = (await self.toolsets.all()).get(toolset)
         if found is None:
@@ -202,7 +202,7 @@ class ToolCollections:
         similar: list[str] = []
         if principal.has_scope("tools:read"):
             visible = (one.name for one in await self.visible_toolsets(principal) if one.name != name)
-            similar = closest(name, visible, limit=3)
+            similar = find_similar(name, visible, limit=3)
         detail = f"There is no toolset {name}."
         hint = "Check the spelling; GET /toolsets has all names that the API key may use."
         return not_found(detail, similar) if similar else NotFound(detail, hint=hint)

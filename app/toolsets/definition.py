@@ -73,7 +73,7 @@ class MemberChange(StrictModel):
                 raise ValueError(f"must not set {other}, which is inside of {one}")
         try:
             reject_unstorable(found)
-            size = len(exact_json.dumps_strictly(found))
+            size = len(exact_json.dump_strictly(found))
         except (InvalidDocument, orjson.JSONEncodeError):
             raise ValueError("must be JSON values that can be stored") from None
         if size > MAX_PRESET_BYTES:

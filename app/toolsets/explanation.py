@@ -8,7 +8,7 @@ from app.access.repository import KeyState, find_visible, state_of
 from app.access.verifier import KeyVerifier
 from app.calls.explanation import CallExplainer, Check, may_look_up
 from app.core.errors import NotFound, not_found, scopes_missing
-from app.core.upstream_mode import UpstreamMode, effective_mode
+from app.core.upstream_mode import UpstreamMode, choose_mode
 from app.security.principal import Principal
 from app.storage.database import Database
 from app.storage.models import Key
@@ -73,7 +73,7 @@ class AccessExplainer:
             viewer = viewer.within_toolset(name) or viewer
             # A key that is limited to other toolsets does not pass the check of its restrictions.
             subject = subject.within_toolset(name) or subject
-        mode = effective_mode(subject.upstream, of_toolset)
+        mode = choose_mode(subject.upstream, of_toolset)
         explanation = await self.calls.explain(tool, principal=subject, viewer=viewer, mode=mode)
         checks = (key_check, *explanation.checks)
         results = {check.passed for check in checks if check.required}

@@ -14,10 +14,10 @@ import orjson
 from app.core import exact_json
 from app.formats.dialects.aliases import AliasRecord
 from app.formats.dialects.convert import Converted, convert_inputs
-from app.formats.dialects.dialects import Dialect, Format, Strict, dialect
+from app.formats.dialects.dialects import Dialect, Format, Strict, load_dialect
 from app.formats.dialects.losses import Grade, grade
 from app.formats.dialects.portable import Portable
-from app.formats.dialects.sanitize import UnusableSchema, description_for, sanitize_outputs
+from app.formats.dialects.sanitize import UnusableSchema, choose_description, sanitize_outputs
 from app.formats.utcp.render import ManualToolEntry, render_tool_v1
 from app.security.principal import SchemaForm
 from app.toolsets.agent_tool import AgentTool, toolset_call_url
@@ -147,9 +147,9 @@ class ToolExporter:
         found = self._tool(tool, target, strict, _Place())
         return AliasRecord(tool=tool.tool) if isinstance(found, str) else found.record
 
-    def original_names(self, name: str, target: Format) -> tuple[str, ...]:
+    def list_original_names(self, name: str, target: Format) -> tuple[str, ...]:
         """Return the names that tools exported under this name may have, the likeliest first."""
-        return (name,) if target == "utcp" else dialect(target).original_names(name)
+        return (name,) if target == "utcp" else load_dialect(target).list_original_names(name)
 
     def _tool(self, tool: AgentTool, target: Format, strict: Strict, place: _Place) -> ExportedTool | str:
         """Return an exported tool, or why it cannot be exported."""
@@ -171,11 +171,11 @@ class ToolExporter:
                 raise UnusableSchema("UTCP clients call tools by their URLs, and a meta-tool has none.")
             entry = orjson.loads(render_tool_v1(self._manual_entry(tool, place.toolset)))
             return ExportedTool(tool.name, tool, entry, AliasRecord(tool=tool.tool), None)
-        rules = dialect(target)
+        rules = load_dialect(target)
         converted = convert_inputs(tool.inputs, rules, strict, is_whole=place.form == "full")
         converted.record.tool = tool.tool or tool.name
-        name = rules.exported_name(tool.name, tool.alias)
-        text = description_for(
+        name = rules.export_name(tool.name, tool.alias)
+        text = choose_description(
             tool.description,
             title=tool.title,
             fallback=tool.tool or tool.name,
@@ -218,7 +218,7 @@ class ToolExporter:
                 reports[tool.name] = _unsupported(tool, one)
             else:
                 found.append(one)
-        rules = None if target == "utcp" else dialect(target)
+        rules = None if target == "utcp" else load_dialect(target)
         demoted = {} if rules is None else _over_limits(found, rules)
         for index, one in enumerate(found):
             reason = demoted.get(one.name)

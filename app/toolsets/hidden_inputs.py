@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 from app.formats.json_schema.references import resolve
 
 Schema = dict[str, Any]
@@ -21,7 +21,7 @@ def without_inputs(schema: Schema, pointers: Iterable[str]) -> tuple[Schema, lis
     for one in pointers:
         followed: set[str] = set()
         result = _copied(result, schema, followed)
-        if not _remove(result, pointer_parts(one), root=schema, followed=followed):
+        if not _remove(result, split_pointer(one), root=schema, followed=followed):
             unknown.append(one)
     return result, unknown
 

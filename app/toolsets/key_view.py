@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from app.core.errors import NotFound, not_found
-from app.core.suggestions import closest
-from app.formats.utcp.names import agent_name_for
+from app.core.suggestions import find_similar
+from app.formats.utcp.names import choose_agent_name
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
 from app.toolsets.agent_tool import AgentTool
@@ -86,7 +86,7 @@ class MergedTools:
                 if way.part == index and canonical in (way.tool.tool, way.tool.alias):
                     return not_found(f"{name} is called {listed} in the toolset {part.toolset}.", [listed])
         detail = f"No toolset of the API key has a tool {name}."
-        similar = closest(name, self.ways, limit=3)
+        similar = find_similar(name, self.ways, limit=3)
         return not_found(detail, similar) if similar else NotFound(detail, hint=_HINT)
 
 
@@ -174,7 +174,7 @@ def _name_ways(
             name = way.tool.name if is_alone else _qualify_name(way, parts)
             if not is_alone and (name in listed or meanings.get(name, {way.tool.tool}) != {way.tool.tool}):
                 # Another tool has this name already, in the registry or in a toolset.
-                name = agent_name_for(name, name.replace(".", "_"), meanings.keys() | listed.keys())
+                name = choose_agent_name(name, name.replace(".", "_"), meanings.keys() | listed.keys())
             listed[name] = way
     return listed
 
@@ -210,7 +210,7 @@ def _rename_tools(listed: Mapping[str, _Way], *, taken: Collection[str]) -> dict
         if name != tool.name:
             agent_name = name
             if "." in name:
-                agent_name = agent_name_for(name, name.replace(".", "_"), used)
+                agent_name = choose_agent_name(name, name.replace(".", "_"), used)
                 used.add(agent_name)
             qualified = name if "." in name else ""
             tool = replace(

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from app.catalog.tools import Viewer
 from app.core import exact_json
 from app.core.errors import NotFound, not_found
-from app.core.suggestions import closest
-from app.core.text import pointer_parts
+from app.core.suggestions import find_similar
+from app.core.text import split_pointer
 from app.formats.json_schema.input_lookup import may_have_input
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import MemberChange, StoredDefinition
@@ -89,7 +89,7 @@ class Members:
         if name in self.former_names and not is_hidden and not view.is_restricted:
             removed = f"{name} was removed from the toolset {toolset}: list its tools again."
             return NotFound(removed, hint=names_hint(toolset))
-        similar = closest(name, (tool.name for tool in view.listing.tools), limit=3)
+        similar = find_similar(name, (tool.name for tool in view.listing.tools), limit=3)
         detail = f"The toolset {toolset} has no tool {name}."
         return not_found(detail, similar) if similar else NotFound(detail, hint=names_hint(toolset))
 
@@ -196,7 +196,7 @@ def _changed(tool: AgentTool, change: MemberChange, problems: list[MemberProblem
     if change.presets:
         original = tool.inputs
         schema, unknown = without_inputs(original, change.presets)
-        lost = [one for one in unknown if not may_have_input(original, pointer_parts(one))]
+        lost = [one for one in unknown if not may_have_input(original, split_pointer(one))]
         if lost:
             problems += (MemberProblem("preset", f"{tool.tool}{pointer}", _LOST_INPUT) for pointer in lost)
             return None

@@ -18,11 +18,11 @@ from app.core.pagination import (
     PageRequest,
     SortField,
     contains,
-    etag_matches,
+    matches_etag,
     read_page,
-    version_etag,
+    write_etag,
 )
-from app.core.text import pointer, pointer_parts
+from app.core.text import pointer, split_pointer
 from app.formats.json_schema.input_lookup import may_have_input
 from app.security.principal import Principal
 from app.storage.database import Database
@@ -84,7 +84,7 @@ class SeenToolset:
     @property
     def etag(self) -> str:
         """The strong entity tag: the version in quotes (RFC 9110 section 8.8.3)."""
-        return version_etag(self.row.version)
+        return write_etag(self.row.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class ToolsetService:
             for view in views
             for name in (view.name, view.alias)
             for at in wanted.get(name, ())
-            if not may_have_input(view.inputs, pointer_parts(at))
+            if not may_have_input(view.inputs, split_pointer(at))
         ]
         if errors:
             raise InvalidInput("A preset is for an input that its tool does not have.", errors=errors)
@@ -218,7 +218,7 @@ def _check_names(definition: ToolsetDefinition) -> None:
 
 def _given_name(at: str) -> str:
     """Return the name of a preset as it is usually given: without a slash where it is no nested member."""
-    parts = pointer_parts(at)
+    parts = split_pointer(at)
     return parts[0] if len(parts) == 1 else at
 
 
@@ -227,8 +227,8 @@ def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> N
         return
     if row is None:
         raise PreconditionFailed(f"There is no toolset {name}.")
-    current = version_etag(row.version)
-    if not etag_matches(if_match, current):
+    current = write_etag(row.version)
+    if not matches_etag(if_match, current):
         raise PreconditionFailed(f"{name} has changed since it was read: its ETag is {current} now.")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from app.core.errors import GatewayError
-from app.formats.utcp.names import LEGAL_NAME, alias_for
+from app.formats.utcp.names import LEGAL_NAME, choose_alias
 from app.openapi import Conversion, ConvertOptions
 from app.openapi.conversion.convert import convert
 from benchmarks.corpus import execution
@@ -142,7 +142,7 @@ def _names(document: bytes, conversion: Conversion) -> Iterator[Record]:
     names: set[str] = set()
     for tool in conversion.tools:
         record = Record(tool.source_key, "")
-        alias = alias_for(PROVIDER, tool.name, aliases)
+        alias = choose_alias(PROVIDER, tool.name, aliases)
         fresh = alias not in aliases and tool.name not in names
         record.check("M3 unique", fresh, expected="a name of its own", got=tool.name)
         legal = LEGAL_NAME.fullmatch(alias) is not None and LEGAL_NAME.fullmatch(tool.name) is not None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.formats.utcp.names import legal_name
+from app.formats.utcp.names import make_legal_name
 from app.search.index import IndexedTool
 from benchmarks.search.pool import pool_tool
 from benchmarks.search.queries import Query
@@ -57,7 +57,7 @@ def queries(folder: Path) -> list[Query]:
 
 
 def _tool(function: dict[str, Any]) -> IndexedTool:
-    name = legal_name(function["name"])
+    name = make_legal_name(function["name"])
     return pool_tool(
         PROVIDER,
         name,

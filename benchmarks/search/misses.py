@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.search.index import IndexedTool
-from app.search.text_analysis import analyzer, name_text, parameter_text, prose_text, query_words
+from app.search.text_analysis import (
+    build_analyzer,
+    extract_name_text,
+    extract_parameter_text,
+    list_query_stems,
+    prepare_prose,
+)
 from benchmarks.search.evaluation import Outcome
 from benchmarks.search.measurement import PublicSet
 
-_ANALYZER: Final = analyzer()
+_ANALYZER: Final = build_analyzer()
 PARAPHRASE: Final = "paraphrase: no word of the query, but its API's name, is in the right tools"
 FEW_WORDS: Final = "less than half of the words are in any right tool"
 OTHERS: Final = "at least half of the words are in a right tool, but others rank higher"
@@ -37,10 +43,10 @@ def group(found: Outcome, tools: dict[str, IndexedTool]) -> str:
     """Return why a query is missed."""
     if "other languages" in found.query.subsets:
         return LANGUAGE
-    words = set(query_words(found.query.text, _ANALYZER))
+    words = set(list_query_stems(found.query.text, _ANALYZER))
     right = [tools[name] for need in found.query.needs for name in need]
     shared = max((words & _stems(tool) for tool in right), key=len)
-    of_api = {stem for tool in right for stem in _ANALYZER.analyze(name_text(tool.provider))}
+    of_api = {stem for tool in right for stem in _ANALYZER.analyze(extract_name_text(tool.provider))}
     if not shared - of_api:
         return PARAPHRASE
     return FEW_WORDS if 2 * len(shared) < len(words) else OTHERS
@@ -48,9 +54,9 @@ def group(found: Outcome, tools: dict[str, IndexedTool]) -> str:
 
 def _stems(tool: IndexedTool) -> set[str]:
     texts = (
-        name_text(tool.name),
-        *map(name_text, tool.tags),
-        prose_text(tool.description),
-        parameter_text(tool.inputs),
+        extract_name_text(tool.name),
+        *map(extract_name_text, tool.tags),
+        prepare_prose(tool.description),
+        extract_parameter_text(tool.inputs),
     )
     return set(_ANALYZER.analyze(" ".join(texts)))

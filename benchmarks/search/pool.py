@@ -17,7 +17,7 @@ import orjson
 
 from app.catalog.annotations import Annotations, effects
 from app.core.errors import GatewayError
-from app.formats.utcp.names import alias_for
+from app.formats.utcp.names import choose_alias
 from app.openapi import ConvertOptions
 from app.openapi.conversion.convert import convert
 from app.search.hits import ShownTool, json_members
@@ -102,7 +102,7 @@ def converted(document: Document) -> Iterator[IndexedTool]:
     for tool in conversion.tools:
         # What a model sees of a large tool is indexed, as `app.catalog.tools.tool_select` reads it.
         seen = tool if tool.slimmed is None else tool.slimmed
-        alias = alias_for(document.provider, tool.name, aliases)
+        alias = choose_alias(document.provider, tool.name, aliases)
         aliases.add(alias)
         yield pool_tool(
             document.provider,
@@ -129,7 +129,7 @@ def pool_tool(
     language: str | None = None,
     title: str = "",
 ) -> IndexedTool:
-    """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
+    """Return a tool with the members of a hit, as `app.search.rows.make_indexed_tool` makes it of a row."""
     whole = f"{provider}.{name}"
     shown = ShownTool(
         name=whole,

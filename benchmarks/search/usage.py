@@ -19,7 +19,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, ToolIndex
 from app.search.signals import SearchScope, Signals
-from app.search.usage.counts import MAX_WEIGHT, LabelCount, UsageCounts, decayed
+from app.search.usage.counts import MAX_WEIGHT, LabelCount, UsageCounts, decay_weight
 from app.security.principal import Principal
 from app.storage.models import TENANT
 from benchmarks.search.usage_tasks import TASKS, Task, tools
@@ -63,15 +63,15 @@ class LearnedUsage:
             old = self._labels.get(place)
             weight, labels = 1.0, 1
             if old is not None:
-                rest = decayed(old.weight, seconds=self.now - old.at, half_life_days=_HALF_LIFE_DAYS)
+                rest = decay_weight(old.weight, seconds=self.now - old.at, half_life_days=_HALF_LIFE_DAYS)
                 weight, labels = min(MAX_WEIGHT, rest + 1), old.labels + 1
             self._labels[place] = LabelCount(*place, weight, labels, self.now)
             added.append(self._labels[place])
         self._counts.merge(added)
 
-    def priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
+    def get_priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
         """Return the priors of a search."""
-        return self._counts.priors([_digest(stem) for stem in stems], scope.key_id.encode())
+        return self._counts.get_priors([_digest(stem) for stem in stems], scope.key_id.encode())
 
 
 @dataclass
@@ -253,7 +253,7 @@ class _Standing:
 
 def _standing(shop: Shop, sentence: str, right: str) -> _Standing:
     stems, _ = shop.search(sentence, "bystander")
-    priors = shop.usage.priors(stems, SearchScope(TENANT, "bystander"))
+    priors = shop.usage.get_priors(stems, SearchScope(TENANT, "bystander"))
     return _Standing(
         shop.rank(sentence, "bystander", ATTACKERS_TOOL),
         shop.rank(sentence, "bystander", right),

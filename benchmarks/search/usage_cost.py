@@ -44,9 +44,9 @@ def main() -> None:
     vault.load([vault.new_data_key("digest")])
     digests = UsageDigests(vault)
     words = [f"word{number}" for number in range(4_000)]
-    stems = digests.stems(words, TENANT)
+    stems = digests.digest_stems(words, TENANT)
     tools = [UUID(int=number) for number in range(2_000)]
-    keys = [digests.key(f"key{number}", TENANT) for number in range(50)]
+    keys = [digests.digest_key(f"key{number}", TENANT) for number in range(50)]
     now = time.time()
     # Some words are in most searches, most in few: Zipf's law. A key uses forty of the tools.
     weights = [1 / rank for rank in range(1, len(stems) + 1)]
@@ -68,7 +68,7 @@ def main() -> None:
         queries = iter([chance.choices(words, weights, k=_STEMS_OF_SEARCH) for _ in range(_TIMES)])
 
         def prior(counts: UsageCounts = counts, queries: Iterator[list[str]] = queries) -> object:
-            return counts.priors(digests.stems(next(queries), TENANT), keys[0])
+            return counts.get_priors(digests.digest_stems(next(queries), TENANT), keys[0])
 
         print(f"| {mode}: prior of a search of {_STEMS_OF_SEARCH} words, us | {_microseconds(prior):.0f} |")
     queue, principal = SearchQueue(), Principal("k", "k", TENANT, frozenset())

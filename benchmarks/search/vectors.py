@@ -15,9 +15,9 @@ from app.search.index import IndexedTool
 from app.search.vectors.encoder import TextEncoder
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.matrix import VectorMatrix
-from app.search.vectors.model_source import ModelSource, find_model, missing_libraries
-from app.search.vectors.store import text_digest
-from app.search.vectors.texts import DescribedTool, tool_texts
+from app.search.vectors.model_source import ModelSource, find_model, list_missing_libraries
+from app.search.vectors.store import digest_text
+from app.search.vectors.texts import DescribedTool, write_tool_texts
 from app.search.vectors.tool_digests import Digests
 from app.search.vectors.vector_file import VectorFile
 from benchmarks.corpus.download import ROOT
@@ -46,14 +46,14 @@ class PoolVectors:
         """Return the vector of a query."""
         return self.encoder.encode(text)
 
-    def cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
-        """Return the cosine of each tool's nearer text, by `tool_key`."""
+    def compute_cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
+        """Return the cosine of each tool's nearer text, by `make_tool_key`."""
         known = keys if self.candidates is None else keys[: self.candidates]
-        return [*self.file.cosines(vector, known), *[None] * (len(keys) - len(known))]
+        return [*self.file.compute_cosines(vector, known), *[None] * (len(keys) - len(known))]
 
-    def nearest(self, vector: Any, limit: int) -> Sequence[int]:
+    def find_nearest(self, vector: Any, limit: int) -> Sequence[int]:
         """Return the keys of the nearest tools; none where the candidates are limited."""
-        return () if self.candidates is not None else self.file.nearest(vector, limit)
+        return () if self.candidates is not None else self.file.find_nearest(vector, limit)
 
     def limited(self, candidates: int) -> "PoolVectors":
         """Return the same for the first candidates by words only."""
@@ -77,8 +77,8 @@ def encoded(name: str, tools: Iterable[IndexedTool]) -> PoolVectors:
     count = len(known)
     digests: list[tuple[UUID, Digests]] = []
     for tool in tools:
-        texts = tool_texts(_described(tool))
-        first, second = (text_digest(folder.source.digest, text) if text else None for text in texts)
+        texts = write_tool_texts(_described(tool))
+        first, second = (digest_text(folder.source.digest, text) if text else None for text in texts)
         for text, digest in zip(texts, (first, second), strict=True):
             if digest is not None and digest not in known:
                 known[digest] = encoder.encode(text).astype("<f2").tobytes()
@@ -131,7 +131,7 @@ def _encoder() -> tuple[TextEncoder, VectorFolder]:
     source: ModelSource | None = find_model(_MODEL if _MODEL.exists() else None)
     if source is None:
         raise NoModelError("no model is built: make semantic-model builds it")
-    missing = missing_libraries()
+    missing = list_missing_libraries()
     if missing:
         raise NoModelError(f"not installed: {', '.join(missing)} (the extra `semantic`)")
     folder = VectorFolder.create(_CORPUS, source)

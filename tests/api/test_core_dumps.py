@@ -17,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.gateway import list_workers, serve
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
@@ -181,7 +181,7 @@ def holders_of_secrets(parent: int) -> list[psutil.Process]:
 def test_the_sample_writes_no_core_file_either(tmp_path: Path, cores_allowed: None) -> None:
     # A fixture of other tests may run one, too.
     before = {child.pid for child in psutil.Process().children()}
-    with sample_api(tmp_path, port=0):
+    with serve_sample_api(tmp_path, port=0):
         (sample,) = (
             child
             for child in psutil.Process().children()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.clients.generators import HERE, install_generator, install_npm, required
 from tests.harness.gateway import RunningGateway
 from tests.interop.environments import PACKAGES
@@ -28,7 +28,7 @@ OMITTED = ("application/yaml", "application/zip", "application/toml", "text/plai
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A registration of the sample API, without a name."""
-    with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration:
+    with serve_sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration:
         yield {"source": registration["source"]}
 
 

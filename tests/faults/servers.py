@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from app.cli.embedded import postgres, valkey
-from app.cli.embedded.folder import ensure_own_folder, socket_folder
+from app.cli.embedded.folder import choose_socket_folder, ensure_own_folder
 from app.cli.embedded.launch import (
     LaunchPrefix,
     ServerProcess,
@@ -40,7 +40,7 @@ class Server:
     @property
     def sockets(self) -> Path:
         """The folder of its Unix socket."""
-        return socket_folder(self.folder)
+        return choose_socket_folder(self.folder)
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.cli.bootstrap import admin_key
+from app.cli.bootstrap import create_admin_key
 from app.security.vault import KeyRing
 from tests.fuzz.objects import FuzzObjects
 from tests.fuzz.upstream import FuzzUpstream, fuzz_upstream
@@ -64,7 +64,7 @@ def fuzz_objects(
     """Return a creator of objects whose secrets are the planted ones."""
     gateway = planted.gateway
     ring = KeyRing.parse(gateway.environment["SEALING_KEYS"])
-    approver = asyncio.run(admin_key(gateway.database_url, ring, name="approver"))
+    approver = asyncio.run(create_admin_key(gateway.database_url, ring, name="approver"))
     planted.search.add("the approver's key", approver)
     with gateway.client() as admin, gateway.client(key=approver) as other_admin:
         yield FuzzObjects(

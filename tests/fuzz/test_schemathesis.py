@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.fuzz.contract import read_operations
 from tests.fuzz.coverage_table import recorded
 from tests.fuzz.planted import PlantedGateway, planted_gateway
@@ -28,7 +28,7 @@ def fuzzed(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("fuzz")
     with (
         planted_gateway(servers, folder) as planted,
-        sample_api(folder, port=0) as registration,
+        serve_sample_api(folder, port=0) as registration,
         planted.gateway.client() as client,
     ):
         made = client.post("/providers", json=registration)

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from app.access.repository import create_key
 from app.agents.mcp import McpServer
 from app.agents.utcp import Manuals
-from app.cli.server import server_config
+from app.cli.server import build_server_config
 from app.core.settings import Settings
 from app.main import create_app
 from app.openapi.process.workers import ForkServer
@@ -135,7 +135,9 @@ async def serve_with(
 
 @asynccontextmanager
 async def _serve(app: Any, settings: Settings, *, lifespan: str) -> AsyncIterator[_Server]:
-    server = _Server(server_config(app, settings, port=0, lifespan=lifespan, timeout_graceful_shutdown=2))
+    server = _Server(
+        build_server_config(app, settings, port=0, lifespan=lifespan, timeout_graceful_shutdown=2)
+    )
     task = asyncio.create_task(server.serve())
     while not server.started:
         if task.done():

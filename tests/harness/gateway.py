@@ -19,7 +19,7 @@ import httpx2
 import psutil
 from typer.testing import CliRunner
 
-from app.cli.bootstrap import admin_key
+from app.cli.bootstrap import create_admin_key
 from app.cli.root import app
 from app.security.vault import KeyRing
 from tests.harness.gateway_forks import ForkedProcess, get_forks
@@ -137,7 +137,7 @@ def serve(
     ring = KeyRing.parse(environment["SEALING_KEYS"])
     with ThreadPoolExecutor(1) as thread:
         # Some tests have an event loop of their own in this thread.
-        key = thread.submit(asyncio.run, admin_key(dsn, ring, name="admin")).result()
+        key = thread.submit(asyncio.run, create_admin_key(dsn, ring, name="admin")).result()
     log = folder / f"gateway-{time.monotonic_ns()}.log"
     arguments = ["serve", "--port", "0", "--workers", str(workers)]
     log.touch()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.formats.json_schema.references import transformed
+from app.formats.json_schema.references import transform
 
 
 def json_schema_of(schema: dict[str, Any]) -> dict[str, Any]:
@@ -20,4 +20,4 @@ def json_schema_of(schema: dict[str, Any]) -> dict[str, Any]:
             result["enum"] = [*result["enum"], None]
         return {**result, "type": [result["type"], "null"]}
 
-    return transformed(schema, change)
+    return transform(schema, change)

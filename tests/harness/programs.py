@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 
-_STARTS = (subprocess, multiprocessing, child_process)
+_STARTS = (subprocess, multiprocessing, run_child_process)
 _STARTING_NAMES = {"create_subprocess_exec", "create_subprocess_shell"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from app.formats.json_schema.references import resolve, transformed
+from app.formats.json_schema.references import resolve, transform
 
 FORMATS = {
     "date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "time": "03:04:05Z", "duration": "P1D",
@@ -194,7 +194,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def values_of(schema: dict[str, Any], seed: str, number: int) -> Iterator[Any]:
     """Yield up to `number` values that the schema accepts, and what its descriptions say about values."""
     try:
-        validator = jsonschema_rs.Draft202012Validator(transformed(schema, _read))
+        validator = jsonschema_rs.Draft202012Validator(transform(schema, _read))
     except ValueError:
         validator = jsonschema_rs.Draft202012Validator(schema)
     values = Values(schema, seed)

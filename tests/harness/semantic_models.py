@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from utcp_gateway_semantic.onnx_graph import Array, BertShape, bert_graph
+from utcp_gateway_semantic.onnx_graph import Array, BertShape, build_bert_graph
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".venvs"
 MODEL = ENVIRONMENTS / "semantic-model"
@@ -111,7 +111,7 @@ def slow_graph() -> bytes:
 def write_model(folder: Path, *, seed: int = 7, graph: bytes | None = None) -> Path:
     """Write a folder for SEMANTIC_MODEL_DIR, with a graph (else a tiny one of random weights), and return it."""
     folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(graph or bert_graph(random_weights(seed=seed), SHAPE))
+    (folder / "model.onnx").write_bytes(graph or build_bert_graph(random_weights(seed=seed), SHAPE))
     tokenizer = Tokenizer(
         models.WordPiece({word: number for number, word in enumerate(_WORDS)}, unk_token="[UNK]")
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway
 from tests.harness.servers import Pair
@@ -38,7 +38,10 @@ def large_registry(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module")
 def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sample API, registered as `interop`."""
-    with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
+    with (
+        serve_sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        gateway.client() as client,
+    ):
         made = client.post("/providers", json=registration | {"name": "interop"})
         assert made.status_code == 201, made.text
         yield "interop"

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
@@ -71,7 +71,7 @@ def snippets() -> dict[str, str]:
 def gateway(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway with the sample API as the provider `interop`."""
     with (
-        sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        serve_sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
         serve(servers, tmp_path_factory.mktemp("snippets")) as running,
         running.client() as admin,
     ):

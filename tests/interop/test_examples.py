@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import PROGRAM, RunningGateway, serve
 from tests.harness.model_peers import Turn, peers
@@ -135,7 +135,10 @@ def scripted(environment: dict[str, str], *turns: Any) -> Iterator[tuple[dict[st
 @pytest.fixture(scope="module")
 def _library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The sample API, registered as `make run` does it."""
-    with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
+    with (
+        serve_sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        gateway.client() as client,
+    ):
         made = client.post("/providers", json=registration)
         assert made.status_code == 201, made.text
         yield
@@ -263,7 +266,7 @@ def test_plugins(servers: Pair, environment: dict[str, str], tmp_path: Path) -> 
     every = Turn(calls=(SEARCH, HOURS, note))
     with (
         serve(servers, tmp_path, FILESYSTEM_FOLDERS=str(workspace)) as gateway,
-        sample_api(tmp_path, port=0) as registration,
+        serve_sample_api(tmp_path, port=0) as registration,
         gateway.client() as client,
         scripted(environment, every, noted, every, noted) as (variables, requests),
     ):
@@ -288,7 +291,7 @@ def test_record_replay(gateway: RunningGateway, tmp_path: Path) -> None:
         "UTCP_GATEWAY_KEY": gateway.key,
     }
     with ExitStack() as running, gateway.client() as client:
-        registration = running.enter_context(sample_api(tmp_path / "sample", port=0))
+        registration = running.enter_context(serve_sample_api(tmp_path / "sample", port=0))
         made = client.post("/providers", json={**registration, "name": "branch"})
         assert made.status_code == 201, made.text
         example = Example("record_replay", tmp_path, environment, **{"library.": "branch."})
@@ -317,7 +320,7 @@ def test_agent_tests(servers: Pair, tmp_path: Path) -> None:
         models |= {"OPENAI_BASE_URL": model.url, "ANTHROPIC_BASE_URL": model.url}
         with (
             serve(servers, tmp_path, **models) as gateway,
-            sample_api(tmp_path / "sample", port=0) as registration,
+            serve_sample_api(tmp_path / "sample", port=0) as registration,
             gateway.client() as client,
         ):
             assert client.post("/providers", json=registration).status_code == 201
@@ -337,7 +340,7 @@ def test_toolclad(
     if os.geteuid() == 0:
         settings["PROGRAM_USER"] = "nobody"
     folder = tmp_path_factory.mktemp("gateway")
-    with sample_api(tmp_path, port=0) as registration, serve(servers, folder, **settings) as own:
+    with serve_sample_api(tmp_path, port=0) as registration, serve(servers, folder, **settings) as own:
         variables = environment | {"UTCP_GATEWAY_URL": own.url, "UTCP_GATEWAY_KEY": own.key}
         books = registration["source"]["url"].removesuffix("/openapi.json")
         Example("toolclad", tmp_path, variables, **{"http://127.0.0.1:8001": books}).run()

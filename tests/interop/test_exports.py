@@ -18,7 +18,7 @@ import pytest
 
 from app.core.errors import InvalidArguments
 from app.formats.dialects.aliases import undo
-from app.formats.dialects.dialects import FORMATS, Format, Strict, dialect
+from app.formats.dialects.dialects import FORMATS, Format, Strict, load_dialect
 from app.formats.json_schema.validator import ArgumentValidator
 from tests.harness.dialect_rules import broken_rules
 from tests.harness.exported_calls import as_exported, record_of
@@ -131,7 +131,7 @@ def test_the_ai_sdk_makes_tools_of_every_tool(exports: Exports, tmp_path: Path) 
 
 @pytest.mark.parametrize("exports", TARGETS, indirect=True)
 def test_every_tool_is_within_the_rules_of_its_dialect(exports: Exports) -> None:
-    rules = dialect(exports.target)
+    rules = load_dialect(exports.target)
     for report, _, schema in exports.tools():
         alias = report["alias"]
         assert broken_rules(rules, alias, schema, strict=report["strict"]) == [], alias

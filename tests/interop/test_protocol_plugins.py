@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
@@ -148,7 +148,7 @@ async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
     ]  # fmt: skip
     command = (str(python), str(HERE / "client_plugins.py"), json.dumps(calls))
     environment = {"PATH": os.environ["PATH"]}
-    async with child_process(*command, env=environment, stderr=asyncio.subprocess.PIPE) as child:
+    async with run_child_process(*command, env=environment, stderr=asyncio.subprocess.PIPE) as child:
         async with asyncio.timeout(240):
             out, err = await child.communicate()
     assert child.returncode == 0, err.decode()[-3000:]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import HERE
 from tests.interop.environments import install_client_library, required
@@ -18,7 +18,7 @@ from tests.interop.environments import install_client_library, required
 @pytest.fixture
 def library(gateway: RunningGateway, tmp_path: Path) -> Iterator[None]:
     """The sample API, registered as `library`."""
-    with sample_api(tmp_path, port=0) as registration, gateway.client() as client:
+    with serve_sample_api(tmp_path, port=0) as registration, gateway.client() as client:
         made = client.post("/providers", json=registration | {"name": "library"})
         assert made.status_code == 201, made.text
         yield

@@ -13,7 +13,12 @@ import pytest
 
 from app.core.errors import InvalidArguments, InvalidDocument
 from app.formats.json_schema.validator import ArgumentValidator
-from app.formats.toolclad.argument_types import ArgumentSection, CustomType, argument_schema, resolved
+from app.formats.toolclad.argument_types import (
+    ArgumentSection,
+    CustomType,
+    build_argument_schema,
+    resolve_type,
+)
 from app.formats.toolclad.command import compile_command
 from app.formats.toolclad.formats import CHECKERS
 from app.formats.toolclad.manifest import read_manifest, read_project
@@ -148,8 +153,8 @@ def is_read(text: str) -> bool:
 def is_valid(kind: str, constraints: dict[str, Any], text: str) -> bool:
     """Return whether a client may give this value: a text is what JSON has for the type."""
     types: dict[str, CustomType] = read_project(PROJECT.encode())
-    section = resolved(ArgumentSection(type=kind, **constraints), types, at="")
-    schema = argument_schema(section, at="")
+    section = resolve_type(ArgumentSection(type=kind, **constraints), types, location="")
+    schema = build_argument_schema(section, location="")
     value: Any = text
     if schema["type"] in ("integer", "number", "boolean"):
         try:
@@ -188,7 +193,7 @@ def test_values_are_accepted_or_rejected_alike(released: dict[str, Any]) -> None
 def test_commands_have_the_same_words(released: dict[str, Any]) -> None:
     for (text, arguments, difference), words in zip(COMMANDS, released["words"], strict=True):
         contract = read_manifest(command(text).encode(), {}).contract
-        own = ["echo", *compile_command(contract, at="").arguments(arguments, {})]
+        own = ["echo", *compile_command(contract, location="").arguments(arguments, {})]
         assert (own == words) is (difference is None), (text, own, words)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway
 from tests.interop.environments import install_node, install_typescript_library, required
@@ -28,7 +28,10 @@ def registered(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
 
     `library.getOpeningHours` requires approval, and the toolset `shelf` has `library.searchBooks` as `find`.
     """
-    with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
+    with (
+        serve_sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
+        gateway.client() as client,
+    ):
 
         def create(path: str, body: dict[str, Any]) -> dict[str, Any]:
             made = client.post(path, json=body)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import CLIENTS, run
 
@@ -103,7 +103,7 @@ def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, 
 def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
     version: str, gateway: RunningGateway, tmp_path: Path
 ) -> None:
-    with sample_api(tmp_path, port=0) as registration, gateway.client() as client:
+    with serve_sample_api(tmp_path, port=0) as registration, gateway.client() as client:
         given = registration["credentials"]
         made = client.post("/providers", json=registration | {"name": "direct", "options": {"direct": True}})
         assert made.status_code == 201, made.text

@@ -17,7 +17,7 @@ from app.calls.log.batch_writer import BatchCallLog
 from app.calls.recorder import CallRecorder
 from app.calls.response.masking import call_and_mask, mask_result
 from app.calls.response.streams import StreamRegistry
-from app.core.deadlines import timer_queue
+from app.core.deadlines import get_timer_queue
 from app.core.errors import UpstreamError, UpstreamMalformed
 from app.core.settings import Settings
 from app.core.telemetry.metrics import Metrics
@@ -330,7 +330,7 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
             result,
             accept=parse_accept("application/json"),
             outcome=_outcome(),
-            streams=StreamRegistry(timer_queue(), asyncio.Event()),
+            streams=StreamRegistry(get_timer_queue(), asyncio.Event()),
             check=allow,
         )
         told = json.loads(answer.body)

@@ -113,7 +113,7 @@ async def query(adapter: PostgresAdapter, server: Server, statement: str, **more
     fields = {name: more.pop(name) for name in ("seconds", "limits", "credentials") if name in more}
     fields.setdefault("credentials", server.login())
     result = await adapter.call(call_of(adapter, server.template(**more), {"query": statement}, **fields))
-    return exact_json.loads_exactly(await result.read())
+    return exact_json.load_exactly(await result.read())
 
 
 async def test_rows_as_json(adapter: PostgresAdapter, server: Server) -> None:

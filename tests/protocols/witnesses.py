@@ -24,7 +24,7 @@ import orjson
 from websockets.asyncio.server import ServerConnection
 
 from app.formats.ubp.model import Command, Message
-from app.formats.ubp.values import value_of
+from app.formats.ubp.values import read_value
 from tests.protocols.kits.base import Template, Upstream
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.local import ROOT, PostgresKit
@@ -582,7 +582,7 @@ class UbpWitness(Witness):
 
         class Noting(KitExecutor):
             def respond(self, message: Message, command: Command) -> None:
-                witness.notes.append((command.command_name, structure(value_of(command.arguments))))
+                witness.notes.append((command.command_name, structure(read_value(command.arguments))))
                 super().respond(message, command)
 
         executor = Noting(Upstream(EXECUTOR))

@@ -23,7 +23,7 @@ from app.core.errors import (
     PreconditionFailed,
     scopes_missing,
 )
-from app.core.pagination import Page, PageRequest, etag_matches, version_etag
+from app.core.pagination import Page, PageRequest, matches_etag, write_etag
 from app.core.suggestions import did_you_mean
 from app.core.upstream_mode import UpstreamMode
 from app.security.principal import Grant, Principal
@@ -146,7 +146,7 @@ class KeyService:
             )
         async with self.database.transaction() as session:
             row = await _lock_key(session, key_id, principal)
-            if if_match is not None and not etag_matches(if_match, etag(row)):
+            if if_match is not None and not matches_etag(if_match, etag(row)):
                 raise PreconditionFailed(
                     f"The key has changed since it was read: its ETag is {etag(row)} now."
                 )
@@ -226,7 +226,7 @@ class KeyService:
 
 def etag(row: Key) -> str:
     """Return the strong entity tag of a key: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(row.version)
+    return write_etag(row.version)
 
 
 def key_not_found() -> NotFound:

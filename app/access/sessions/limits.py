@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from app.access.events import record_event
-from app.core.client_address import address_group
+from app.core.client_address import group_address
 from app.core.errors import RateLimited, Unavailable
 from app.core.rate_limit import RateLimit
 from app.security.gcra import MICROSECONDS, Bucket, admit
@@ -53,7 +53,7 @@ class FailedSignIns:
 
     async def report(self, host: str) -> None:
         """Count a failed sign-in of the client at `host`; the first one within a minute is recorded now."""
-        group = address_group(host)
+        group = group_address(host)
         if group not in self._counts and len(self._counts) >= _MAX_ADDRESSES:
             group = _OTHERS
         self._counts[group] = self._counts.get(group, 0) + 1

@@ -149,7 +149,7 @@ def _validate_result(result: ModelResult, rendered: RenderedTool) -> tuple[Any, 
         exact_json.dumps(value)
     except (ValueError, TypeError, RecursionError):
         return None, _CUT if result.is_cut else _NO_JSON
-    violations = validator.violations(exact_json.without_decimals(value), max_pointers=3)
+    violations = validator.find_violations(exact_json.without_decimals(value), max_pointers=3)
     if violations.count == 0:
         return value, ""
     if result.is_cut:

@@ -24,7 +24,7 @@ from app.core import exact_json
 from app.formats.dialects.sanitize import (
     Sanitized,
     UnusableSchema,
-    description_for,
+    choose_description,
     sanitize_inputs,
     sanitize_outputs,
 )
@@ -88,7 +88,7 @@ def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
     listed = with_marks(shown_schema(inputs.schema, form), tool)
     described = mcp_tool(
         tool,
-        description=description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
+        description=choose_description(tool.description, title=tool.title, fallback=tool.tool or tool.name),
         inputs=listed,
         outputs=shown_schema(outputs.schema, form, is_typed=False)
         if outputs is not None and tool.publishes_outputs

@@ -91,7 +91,7 @@ class JsonSchemaAssertion(_AssertionModel):
     @classmethod
     def _usable(cls, schema: dict[str, Any]) -> dict[str, Any]:
         try:
-            if len(exact_json.dumps_strictly(schema)) > MAX_SCHEMA_BYTES:
+            if len(exact_json.dump_strictly(schema)) > MAX_SCHEMA_BYTES:
                 raise ValueError(f"must have at most {MAX_SCHEMA_BYTES} bytes of JSON")
             OutputValidator(schema)
         except (InvalidInput, orjson.JSONEncodeError):

@@ -10,7 +10,7 @@ import orjson
 from app.agents.tests import assertion_models as models
 from app.agents.tests.assertion_models import Assertion, compiled_pattern
 from app.core import exact_json
-from app.core.text import pointer_parts, preview
+from app.core.text import preview, split_pointer
 from app.formats.json_schema.validator import OutputValidator
 
 _FENCED: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
@@ -100,7 +100,7 @@ def _json_pointer(one: models.JsonPointerAssertion, run: AssertedRun) -> _Checke
     if not values:
         return False, _NO_JSON
     found = [_at(value, one.pointer) for value in values]
-    if any(value is not _MISSING and exact_json.equal(value, one.equals) for value in found):
+    if any(value is not _MISSING and exact_json.are_equal(value, one.equals) for value in found):
         return True, f"{_place(one.pointer)} is {_shown(one.equals)}."
     actual = next((value for value in found if value is not _MISSING), _MISSING)
     if actual is _MISSING:
@@ -116,7 +116,7 @@ def _json_schema(one: models.JsonSchemaAssertion, run: AssertedRun) -> _Checked:
     values = [value for value in values if validator.can_validate(value)]
     if not values:
         return False, "The JSON of the response has too many values to be validated with the schema."
-    found = [validator.violations(value, max_pointers=_MAX_POINTERS) for value in values]
+    found = [validator.find_violations(value, max_pointers=_MAX_POINTERS) for value in values]
     if any(not each.count for each in found):
         return True, "The JSON of the response is valid for the schema."
     where = ", ".join(at or "the root" for at in found[0].pointers)
@@ -133,7 +133,7 @@ def _tool_called(one: models.ToolCalledAssertion, run: AssertedRun) -> _Checked:
             return False, f"No call of {one.tool} {'failed' if one.is_error else 'succeeded'}."
     if one.arguments is None:
         return True, f"{one.tool} was called."
-    matches = exact_json.equal if one.match == "equals" else is_subset
+    matches = exact_json.are_equal if one.match == "equals" else is_subset
     if any(matches(one.arguments, call.arguments) for call in calls):
         return True, f"{one.tool} was called with {_shown(one.arguments)}."
     given = "; ".join(_shown(call.shown, limit=200) for call in calls[:3])
@@ -201,7 +201,7 @@ def is_subset(expected: Any, actual: Any) -> bool:
         return all(name in actual and is_subset(value, actual[name]) for name, value in expected.items())
     if isinstance(expected, list) and isinstance(actual, list):
         return len(expected) == len(actual) and all(map(is_subset, expected, actual))
-    return exact_json.equal(expected, actual)
+    return exact_json.are_equal(expected, actual)
 
 
 def _json_values(text: str) -> list[Any]:
@@ -219,7 +219,7 @@ def _json_values(text: str) -> list[Any]:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    for part in pointer_parts(pointer):
+    for part in split_pointer(pointer):
         if isinstance(value, dict) and part in value:
             value = value[part]
         elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part) < len(value):

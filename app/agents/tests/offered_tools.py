@@ -7,7 +7,7 @@ from app.agents.tests.definition import PlannedCase
 from app.agents.tool_calls.model import DEFAULT_MAX_BYTES
 from app.calls.results import ResultBudget
 from app.core.errors import NotFound, not_found
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
 from app.toolsets import (
@@ -121,7 +121,7 @@ class OfferedTools:
 
     def _unknown(self, name: str) -> NotFound:
         detail = f"There is no tool {name}."
-        similar = closest(name, self._tools, limit=3)
+        similar = find_similar(name, self._tools, limit=3)
         if similar:
             return not_found(detail, similar)
         names = ", ".join(list(self._tools)[:_MAX_NAMED])

@@ -16,7 +16,7 @@ from app.agents.tests.offered_tools import OfferedTools
 from app.agents.tool_calls.model import ArgumentError
 from app.calls.arguments.masking import masked_arguments
 from app.core import exact_json
-from app.core.text import preview, storable_text
+from app.core.text import preview, remove_unstorable
 from app.security.masking import Masker, mask_values
 
 MAX_RESPONSE_BYTES: Final = 100_000
@@ -134,7 +134,7 @@ class ResultMasking:
 
     def text(self, text: str) -> str:
         """Return a text with secrets as `***`, which can be stored."""
-        return storable_text(mask_values(self.masker.mask(text), self.keys))
+        return remove_unstorable(mask_values(self.masker.mask(text), self.keys))
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with the secrets in its texts as `***`."""

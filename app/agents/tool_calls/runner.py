@@ -162,7 +162,7 @@ class CallBatch:
         if self._is_meta(name):
             # As over MCP: no provider takes the calls of a meta-tool by a tool of its name.
             return None
-        for one in (name,) if form is None else self._services.exporter.original_names(name, form):
+        for one in (name,) if form is None else self._services.exporter.list_original_names(name, form):
             tool = await self._find(one)
             if tool is not None:
                 return tool

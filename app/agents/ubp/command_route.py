@@ -19,7 +19,7 @@ from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.options import read_idempotency_key
 from app.core.errors import InvalidInput
-from app.formats.ubp.json_form import decode_command, json_text, result_json
+from app.formats.ubp.json_form import decode_command, result_json, write_json
 from app.formats.ubp.model import Command, CommandResult
 from app.security.principal import Principal
 
@@ -51,9 +51,9 @@ async def run_command(request: Request) -> BytesResponse:
 
 def _text(command: Command, result: CommandResult, base_url: str) -> bytes:
     try:
-        return json_text(result_json(result))
+        return write_json(result_json(result))
     except InvalidInput as error:
-        return json_text(result_json(error_result(command, error, base_url=base_url)))
+        return write_json(result_json(error_result(command, error, base_url=base_url)))
 
 
 run_command.scope = "tools:call"  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from app.calls import CallRequest, execute
 from app.calls.options import CallOptions
 from app.core.errors import FieldError, InvalidInput, NotFound, scopes_missing
 from app.formats.ubp.model import TRACE_CONTEXT, Command, CommandResult
-from app.formats.ubp.values import value_of
+from app.formats.ubp.values import read_value
 from app.protocols.command_routing import ProgressListener
 from app.protocols.ubp.record import PROTOCOL as UBP
 from app.protocols.ubp.template import MAX_COMMAND_NAME
@@ -69,7 +69,9 @@ class CommandCaller:
             command.command_name,
             route,
             "ubp",
-            arguments={} if command.arguments is None else value_of(command.arguments, at="/arguments"),
+            arguments={}
+            if command.arguments is None
+            else read_value(command.arguments, location="/arguments"),
             deadline=_deadline(command),
             options=_read_options(command, idempotency_key),
             command=command,

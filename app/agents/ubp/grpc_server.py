@@ -21,7 +21,7 @@ from app.access import authorise
 from app.agents.ubp.lifetime import Ended, end_of, until_ended
 from app.agents.ubp.server import ExecutorServer
 from app.agents.ubp.session import Session
-from app.core.client_address import UNKNOWN, address_group
+from app.core.client_address import UNKNOWN, group_address
 from app.core.errors import (
     BadRequest,
     Conflict,
@@ -142,7 +142,7 @@ class GrpcServer:
             return group, host
         named = [str(text) for key, text in context.invocation_metadata() or () if key == "x-forwarded-for"]
         client = self._trusted.get_trusted_client_address(", ".join(named))[0] if named else ""
-        return (address_group(client), client) if client else (group, host)
+        return (group_address(client), client) if client else (group, host)
 
     async def _serve(self, context: grpc.aio.ServicerContext, host: str) -> None:
         connection = HTTPConnection(_scope(self._server, context, host))
@@ -272,7 +272,7 @@ def _address(peer: str) -> tuple[str, str]:
     if kind not in ("ipv4", "ipv6"):
         return UNKNOWN, ""
     host = rest.rpartition(":")[0].strip("[]")
-    return address_group(host), host
+    return group_address(host), host
 
 
 async def _no_app(*_: object) -> None:

@@ -20,9 +20,14 @@ from app.agents.ubp.results import success
 from app.core import exact_json
 from app.core.errors import FieldError, InvalidInput, NotFound
 from app.core.resource_names import PROVIDER_NAME
-from app.formats.ubp.definitions import DefinedTool, defined_tools, flat_definition, registration_payload
+from app.formats.ubp.definitions import (
+    DefinedTool,
+    build_flat_definition,
+    build_registration_payload,
+    read_defined_tools,
+)
 from app.formats.ubp.model import Command, CommandResult, Status
-from app.formats.ubp.values import value_of
+from app.formats.ubp.values import read_value
 from app.protocols.command_routing import ExecutorConnection, MessageSender
 from app.protocols.command_routing.connection import MAX_COMMANDS
 from app.protocols.command_routing.model import CANCEL_COMMAND
@@ -139,7 +144,7 @@ class ReservedCommands:
             await self._services.commands.announce()
 
     async def _register(self, command: Command, principal: Principal) -> CommandResult:
-        tools = defined_tools(command.arguments, at="/arguments")
+        tools = read_defined_tools(command.arguments, location="/arguments")
         reserved = [index for index, tool in enumerate(tools) if is_reserved(tool.name)]
         if reserved:
             at = f"/arguments/tools/{reserved[0]}/name"
@@ -248,7 +253,7 @@ class ReservedCommands:
         executor = self.executor
         if executor is None:
             raise NotFound("This connection is no executor.")
-        value = value_of(command.arguments, at="/arguments")
+        value = read_value(command.arguments, location="/arguments")
         names = value.get("names") if isinstance(value, Mapping) else None
         if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
             problem = FieldError("/arguments/names", "Give a list of names.")
@@ -282,7 +287,7 @@ class ReservedCommands:
     async def _list(self, command: Command, principal: Principal) -> CommandResult:
         """Return definitions of tools: those that `q` finds, or the first by name."""
         require_scope(principal, "tools:read")
-        value = value_of(command.arguments, at="/arguments")
+        value = read_value(command.arguments, location="/arguments")
         value = value if isinstance(value, Mapping) else {}
         q, limit = value.get("q", ""), value.get("limit", 20)
         texts = [q] if isinstance(q, str) else q
@@ -300,11 +305,11 @@ class ReservedCommands:
             raise InvalidInput("The arguments are not valid.", errors=[problem])
         view = await self._services.collections.open_view(principal)
         found = await view.find(ToolSearch(texts, limit=limit))
-        flat = [flat_definition(tool.name, tool.description, tool.inputs) for tool in found.tools]
+        flat = [build_flat_definition(tool.name, tool.description, tool.inputs) for tool in found.tools]
         losses = {
             one.definition["name"]: [loss.as_json() for loss in one.losses] for one in flat if one.losses
         }
-        payload = registration_payload([one.definition for one in flat])
+        payload = build_registration_payload([one.definition for one in flat])
         metadata = {LOSSES: exact_json.dumps(losses).decode()} if losses else {}
         return CommandResult(command.command_id, Status.SUCCESS, payload, "", metadata)
 

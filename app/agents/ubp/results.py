@@ -12,8 +12,13 @@ from app.formats.ubp.model import (
     Payload,
     Status,
 )
-from app.formats.ubp.statuses import status_of, status_of_response
-from app.formats.ubp.values import bytes_payload, exact_payload, struct_payload, value_payload
+from app.formats.ubp.statuses import choose_status, choose_status_of_response
+from app.formats.ubp.values import (
+    build_bytes_payload,
+    build_exact_payload,
+    build_struct_payload,
+    build_value_payload,
+)
 
 CALL_ID = "call_id"
 """The member of a response's metadata with the id of the recorded call."""
@@ -44,27 +49,27 @@ async def outcome_result(command: Command, outcome: CallContext, *, base_url: st
 def error_result(command: Command, error: Exception, *, base_url: str) -> CommandResult:
     """Return the response to a command that failed without a call; an unexpected error shows no internals."""
     known = error if isinstance(error, GatewayError) else log_unexpected_error(error)
-    problem = struct_payload(known.as_problem(base_url=base_url)).payload
-    return CommandResult(command.command_id, status_of(known), problem, known.problem_detail)
+    problem = build_struct_payload(known.as_problem(base_url=base_url)).payload
+    return CommandResult(command.command_id, choose_status(known), problem, known.problem_detail)
 
 
 def success(command: Command, value: dict[str, object]) -> CommandResult:
     """Return the response of a command of the gateway itself."""
-    return CommandResult(command.command_id, Status.SUCCESS, struct_payload(value).payload)
+    return CommandResult(command.command_id, Status.SUCCESS, build_struct_payload(value).payload)
 
 
 def _failed(
     command: Command, error: Exception | None, read: ModelResult, metadata: dict[str, str]
 ) -> CommandResult:
-    problem = struct_payload(read.error or {}).payload
+    problem = build_struct_payload(read.error or {}).payload
     if isinstance(error, UpstreamError) and error.response is not None:
-        status = status_of_response(error.response.status)
+        status = choose_status_of_response(error.response.status)
         body = error.response.body
         if isinstance(body, dict) and isinstance(body.get("error"), str) and body["error"]:
             # What the executor itself has said.
             return CommandResult(command.command_id, status, problem, body["error"], metadata)
         return CommandResult(command.command_id, status, problem, error.problem_detail, metadata)
-    status = status_of(error) if isinstance(error, GatewayError) else Status.ERROR
+    status = choose_status(error) if isinstance(error, GatewayError) else Status.ERROR
     detail = error.problem_detail if isinstance(error, GatewayError) else read.text
     return CommandResult(command.command_id, status, problem, detail, metadata)
 
@@ -72,7 +77,7 @@ def _failed(
 def _payload(read: ModelResult) -> tuple[Payload, str | None]:
     """Return a result as a payload, and the media type of one that consists of bytes."""
     if read.body is not None:
-        return exact_payload(exact_json.loads_exactly(read.body)), None
+        return build_exact_payload(exact_json.load_exactly(read.body)), None
     if len(read.media) == 1:
-        return bytes_payload(read.media[0].data), read.media[0].media_type
-    return value_payload(read.text).payload, None
+        return build_bytes_payload(read.media[0].data), read.media[0].media_type
+    return build_value_payload(read.text).payload, None

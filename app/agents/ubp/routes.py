@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, services_of
 from app.catalog.tools import visible_providers
-from app.core.pagination import ItemField, PageQuery, page_of_items
+from app.core.pagination import ItemField, PageQuery, paginate_items
 from app.core.resource_names import PROVIDER_NAME
 from app.core.schemas import PAGE_HEADERS, PageModel, problem_responses
 from app.protocols.command_routing import ConnectedExecutor
@@ -78,7 +78,7 @@ async def list_executors(
     """
     connected = await services_of(request).commands.executors(principal.tenant_id)
     visible = await _visible(request, connected, principal)
-    found = page_of_items(
+    found = paginate_items(
         (view for view in map(_view, visible) if _matches(view, query)),
         fields=_FIELDS,
         item_id="id",

@@ -32,7 +32,7 @@ from app.core.errors import (
     Unavailable,
 )
 from app.core.uuid7 import uuid7
-from app.formats.ubp.json_form import command_json, json_text
+from app.formats.ubp.json_form import convert_command, write_json
 from app.formats.ubp.model import (
     REPLY_TO,
     Command,
@@ -41,7 +41,7 @@ from app.formats.ubp.model import (
     Status,
     WirePayload,
 )
-from app.formats.ubp.values import value_of
+from app.formats.ubp.values import read_value
 from app.protocols.command_routing import MessageSender
 from app.protocols.command_routing.counts import MessageRejection
 from app.protocols.command_routing.model import CANCEL_COMMAND
@@ -293,7 +293,7 @@ class Session:
 
         Raise InvalidInput where the arguments name no command.
         """
-        value = value_of(command.arguments, at="/arguments")
+        value = read_value(command.arguments, location="/arguments")
         wanted = value.get("command_id") if isinstance(value, Mapping) else None
         if not isinstance(wanted, str) or not wanted:
             problem = FieldError("/arguments/command_id", "Give the id of a command, as a text.")
@@ -357,7 +357,7 @@ def _size(result: CommandResult) -> int:
 
 def _json_size(members: Mapping[str, object]) -> int:
     try:
-        return len(json_text(members))
+        return len(write_json(members))
     except InvalidInput:
         # It is never sent: an error is.
         return 0
@@ -369,5 +369,5 @@ def _digest(command: Command) -> bytes:
     if isinstance(payload, WirePayload):
         content = payload.type_url.encode() + b"\0" + payload.value
     else:
-        content = json_text(command_json(replace(command, metadata={}, command_id="")))
+        content = write_json(convert_command(replace(command, metadata={}, command_id="")))
     return hashlib.sha256(command.command_name.encode() + b"\0" + content).digest()

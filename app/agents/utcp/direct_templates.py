@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from app.formats.json_schema.normalize import publishable
-from app.formats.json_schema.references import inline, transformed
+from app.formats.json_schema.normalize import make_publishable
+from app.formats.json_schema.references import inline_references, transform
 from app.formats.utcp.call_template import replace_strings
-from app.formats.utcp.render import ManualToolEntry, ManualVersion, single_typed, tool_json
+from app.formats.utcp.render import ManualToolEntry, ManualVersion, make_single_typed, write_tool
 from app.protocols.call_templates import protocol_of
 from app.protocols.record import NotDirect
 from app.protocols.registry import PROTOCOLS
@@ -76,16 +76,16 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     else:
         members = {"call_template_type": protocol, "name": tool.provider}
     members |= {key: value for key, value in template.items() if key not in ("call_template_type", "name")}
-    inputs: Json = {"type": "object", **publishable(tool.inputs)}
-    outputs = publishable(tool.outputs)
+    inputs: Json = {"type": "object", **make_publishable(tool.inputs)}
+    outputs = make_publishable(tool.outputs)
     if version == 0:
-        inputs = transformed(inline(inputs), single_typed)
-        outputs = transformed(inline(outputs), single_typed)
+        inputs = transform(inline_references(inputs), make_single_typed)
+        outputs = transform(inline_references(outputs), make_single_typed)
     entry = ManualToolEntry(
         direct.tool_name(tool.name, template), tool.description, inputs, outputs, tool.tags, "", tool.provider
     )
     key = "tool_provider" if version == 0 else "tool_call_template"
-    return tool_json(entry, inputs, outputs, key, members)
+    return write_tool(entry, inputs, outputs, key, members)
 
 
 def _without_unsendable(tool: DirectTool) -> DirectTool:

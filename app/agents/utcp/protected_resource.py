@@ -43,7 +43,7 @@ async def get_metadata(request: Request) -> Response:
         # Clients compare it with the URL that they were given (RFC 9728 section 3.3).
         "resource": settings.base_url + path,
         "authorization_servers": [settings.oauth_issuer],
-        "scopes_supported": list(settings.oauth_scope_map()),
+        "scopes_supported": list(settings.read_oauth_scope_map()),
         "bearer_methods_supported": ["header"],
         "resource_name": "utcp-gateway",
         "resource_documentation": f"{settings.base_url}/docs",

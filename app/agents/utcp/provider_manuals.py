@@ -12,8 +12,8 @@ import structlog
 
 from app.catalog.tools import ToolView, call_url
 from app.core.errors import GatewayError
-from app.formats.json_schema.normalize import publishable
-from app.formats.json_schema.references import inline
+from app.formats.json_schema.normalize import make_publishable
+from app.formats.json_schema.references import inline_references
 from app.formats.utcp.render import (
     GATEWAYS,
     ManualToolEntry,
@@ -174,8 +174,8 @@ def _slimmed(entry: ManualToolEntry) -> ManualToolEntry:
     slimmed = Slimmer().slim(
         name=entry.name,
         description=entry.description,
-        inputs=inline(publishable(entry.inputs)),
-        outputs=inline(publishable(entry.outputs)),
+        inputs=inline_references(make_publishable(entry.inputs)),
+        outputs=inline_references(make_publishable(entry.outputs)),
     )
     if slimmed is None:
         return entry

@@ -22,7 +22,7 @@ from app.core.schemas import problem_responses
 from app.formats.utcp.render import STREAMING_PROTOCOL, ManualVersion
 from app.protocols.registry import PROTOCOLS
 from app.search.index import Filters
-from app.search.parameters import QueryTexts, texts_of
+from app.search.parameters import QueryTexts, list_texts
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
 from app.storage.models import TENANT, Provider
@@ -145,7 +145,7 @@ async def _manual_query(
         principal=principal,
         version=0 if (version or services.settings.manual_version) == "0" else 1,
         tag=tag,
-        search=texts_of(q),
+        search=list_texts(q),
         if_none_match=if_none_match,
         takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
         direct=_protocols(protocol) if mode == "direct" else None,

@@ -18,7 +18,7 @@ from app.core.errors import FieldError, InvalidInput, NotFound
 from app.core.resource_names import TOOLSET_NAME
 from app.core.schemas import problem_responses
 from app.search.index import Filters
-from app.search.parameters import texts_of
+from app.search.parameters import list_texts
 from app.security.principal import Principal
 from app.services import Services
 from app.toolsets import AgentTool, AmbiguousTool, ToolCollection, ToolSearch, schema_form
@@ -85,7 +85,7 @@ async def _selected(
     unknown: list[str] = []
     if query.q is not None and not query.names:
         filters = Filters(query.provider, query.tag)
-        wanted = ToolSearch(texts_of(query.q), filters, query.limit or SEARCH_LIMIT)
+        wanted = ToolSearch(list_texts(query.q), filters, query.limit or SEARCH_LIMIT)
         return (await collection.find(wanted)).tools, unknown, 0
     if query.names:
         tools: Sequence[AgentTool] = await _named(collection, query.names, unknown)

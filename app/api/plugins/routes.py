@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from app.api.authorisation import requires
 from app.api.dependencies import UsesPageLinks, location_of, services_of
 from app.api.plugins.schemas import PluginPage, PluginQuery, PluginSummary, PluginView
-from app.core.pagination import ItemField, page_of_items
+from app.core.pagination import ItemField, paginate_items
 from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.providers.plugins import PluginConfiguration, PluginService
 from app.providers.plugins.entry import PLUGIN_NAME
@@ -50,7 +50,7 @@ async def list_plugins(
         if (query.q is None or matches(one.entry, query.q))
         and (query.state is None or query.state == ("off" if one.enabled is None else "enabled"))
     ]
-    page = page_of_items(states, fields=_FIELDS, item_id="key", page=query.page())
+    page = paginate_items(states, fields=_FIELDS, item_id="key", page=query.page())
     links.set(page.next_cursor)
     return PluginPage.of(page, page.rows)
 

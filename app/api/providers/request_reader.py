@@ -12,7 +12,7 @@ from app.core.errors import BadRequest, FieldError, InvalidInput, TooLarge, Unsu
 from app.core.media_types import is_json, parse_essence
 from app.formats.toolclad.sources import MAX_MANIFESTS
 from app.formats.utcp.variables import parse_dotenv
-from app.openapi.reading.load import decoded
+from app.openapi.reading.load import decode_document
 from app.providers.credentials.model import VariableDraft
 from app.providers.credentials.validation_errors import validated
 from app.providers.registration.content_codings import decode_content, document_text
@@ -190,7 +190,7 @@ async def _read_document_options(form: FormData) -> DocumentOptions:
             problem = FieldError(f"/{field}", "Give it once.")
             raise InvalidInput("A field is twice in the form.", errors=[problem])
         for part in parts:
-            text = part if isinstance(part, str) else decoded(await part.read())
+            text = part if isinstance(part, str) else decode_document(await part.read())
             if isinstance(part, UploadFile) and field != "overlay":
                 raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
             given[field] = text

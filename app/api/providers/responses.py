@@ -32,7 +32,7 @@ from app.api.providers.views import (
     report_of,
 )
 from app.core.errors import GatewayError, scopes_missing
-from app.core.pagination import version_etag
+from app.core.pagination import write_etag
 from app.providers.registration.batch import EntryOutcome, ImportProgress, register_all
 from app.providers.registration.jobs import ImportJobs, Work, problem_json
 from app.providers.registration.model import (
@@ -201,7 +201,7 @@ async def import_response(
 def model_response(status: int, model: BaseModel, *, headers: dict[str, str] | None = None) -> Response:
     """Return a response with the model as JSON, and with an ETag where the model has a `version`."""
     version = getattr(model, "version", None)
-    tag = {"ETag": version_etag(version)} if version is not None else {}
+    tag = {"ETag": write_etag(version)} if version is not None else {}
     return Response(
         json_of(model),
         status,

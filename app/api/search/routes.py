@@ -35,9 +35,9 @@ from app.core.resource_names import TOOLSET_NAME
 from app.core.schemas import problem_responses
 from app.formats.dialects.dialects import Format, Strict
 from app.search.advice import Advice
-from app.search.hits import hit_availability, hits_json
+from app.search.hits import hit_availability, write_hits
 from app.search.index import Filters
-from app.search.parameters import texts_of
+from app.search.parameters import list_texts
 from app.search.search_index import SearchResult
 from app.security.principal import Principal
 from app.services import Services
@@ -95,7 +95,7 @@ async def search_tools(
     """
     if explain:
         require_may_explain(principal)
-    texts = texts_of(q)
+    texts = list_texts(q)
     view = await services.collections.open_view(principal)
     if not view.is_registry:
         return await _search_view(view, texts, services, export, filters, limit=limit, explain=explain)
@@ -107,7 +107,7 @@ async def search_tools(
     is_available = await hit_availability(hits, services.commands, tenant_id=principal.tenant_id)
     conditions = services.conditions
     conditions.refresh_if_due()
-    body = hits_json(
+    body = write_hits(
         hits,
         is_available=is_available,
         condition=lambda hit: conditions.of(hit.name, provider=hit.provider, slots=hit.credential_slots),
@@ -148,7 +148,7 @@ async def search_toolset(
     if explain:
         require_may_explain(principal)
     collection = await services.collections.toolset(name, principal)
-    texts = texts_of(q)
+    texts = list_texts(q)
     return await _search_view(
         collection, texts, services, export, filters, limit=limit, explain=explain, toolset=name
     )

@@ -28,7 +28,7 @@ async def get_search_usage(principal: ReadsCalls, services: UsesServices) -> Sea
     """Return how much the ranking of tools has learned from the calls that follow searches. 403 for a key
     with restrictions.
     """
-    found = await services.search_usage.statistics(principal=principal)
+    found = await services.search_usage.read_usage_statistics(principal=principal)
     return SearchUsageView.of(found, services.search_usage.usage.options)
 
 
@@ -84,6 +84,6 @@ async def list_search_queries(
     """List the texts by which tools were searched, newest first, and which of the tools shown were called.
     There are none unless the gateway has SEARCH_USAGE_QUERIES.
     """
-    page, names = await services.search_usage.queries(query.page(), q=query.q, principal=principal)
+    page, names = await services.search_usage.list_queries(query.page(), q=query.q, principal=principal)
     links.set(page.next_cursor)
     return SearchQueryPage.of(page, [SearchQueryView.of(row, names) for row in page.rows])

@@ -27,7 +27,7 @@ from app.core.errors import BadRequest, UnsupportedMediaType
 from app.core.media_types import parse_essence
 from app.core.schemas import PAGE_HEADERS, problem_responses
 from app.search.words.definition import PinnedResult, SynonymSet
-from app.search.words.service import etag, text_etag
+from app.search.words.service import write_row_etag, write_text_etag
 from app.search.words.text_form import MEDIA_TYPE
 from app.security.principal import Principal
 from app.storage.models import PinnedResultRow, SynonymSetRow
@@ -74,7 +74,7 @@ async def create_synonyms(
     async def create() -> Response:
         row = await services.search_words.create_synonyms(body, principal=principal)
         location = location_of(request, "search", "synonyms", str(row.id))
-        return respond_stored(SynonymSetView.of(row), etag=etag(row), location=location)
+        return respond_stored(SynonymSetView.of(row), etag=write_row_etag(row), location=location)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_SYNONYMS_CREATION, create, principal=principal, content=content)
@@ -93,7 +93,7 @@ async def list_synonyms(
     query: Annotated[SynonymSetQuery, Query()],
 ) -> SynonymSetPage:
     """List the sets of synonyms, those of toolsets included. 403 for a key with restrictions."""
-    page = await services.search_words.synonyms(
+    page = await services.search_words.get_synonyms(
         query.page(), toolset=query.toolset, q=query.q, principal=principal
     )
     links.set(page.next_cursor)
@@ -110,8 +110,8 @@ async def get_synonyms(
     synonyms_id: SynonymsPath, principal: ReadsProviders, services: UsesServices, response: Response
 ) -> SynonymSetView:
     """Get a set of synonyms."""
-    found = await services.search_words.synonym_set(synonyms_id, principal=principal)
-    response.headers["ETag"] = etag(found)
+    found = await services.search_words.read_synonym_set(synonyms_id, principal=principal)
+    response.headers["ETag"] = write_row_etag(found)
     return SynonymSetView.of(found)
 
 
@@ -134,7 +134,7 @@ async def put_synonyms(
     changed = await services.search_words.replace_synonyms(
         synonyms_id, body, if_match=if_match, principal=principal
     )
-    response.headers["ETag"] = etag(changed)
+    response.headers["ETag"] = write_row_etag(changed)
     return SynonymSetView.of(changed)
 
 
@@ -177,7 +177,7 @@ async def export_synonyms(
     coupon` for equivalent terms, `k8s => kubernetes` for an explicit mapping.
     """
     text = await services.search_words.export_synonyms(toolset, principal=principal)
-    return PlainTextResponse(text, headers={"ETag": text_etag(text)})
+    return PlainTextResponse(text, headers={"ETag": write_text_etag(text)})
 
 
 @router.put(
@@ -213,7 +213,7 @@ async def import_synonyms(
     imported, stored = await services.search_words.import_synonyms(
         text, toolset=toolset, if_match=if_match, principal=principal
     )
-    response.headers["ETag"] = text_etag(stored)
+    response.headers["ETag"] = write_text_etag(stored)
     return SynonymsImported.of(imported)
 
 
@@ -245,7 +245,7 @@ async def create_pin(
     async def create() -> Response:
         pinned = await services.search_words.create_pin(body, principal=principal)
         location = location_of(request, "search", "pins", str(pinned.row.id))
-        return respond_stored(PinnedResultView.of(pinned), etag=etag(pinned.row), location=location)
+        return respond_stored(PinnedResultView.of(pinned), etag=write_row_etag(pinned.row), location=location)
 
     content = body.model_dump_json().encode()
     return await idempotency.respond(_PIN_CREATION, create, principal=principal, content=content)
@@ -264,7 +264,7 @@ async def list_pins(
     query: Annotated[PinnedResultQuery, Query()],
 ) -> PinnedResultPage:
     """List the pinned results, those of toolsets included. 403 for a key with restrictions."""
-    page = await services.search_words.pins(
+    page = await services.search_words.get_pins(
         query.page(), toolset=query.toolset, q=query.q, principal=principal
     )
     links.set(page.next_cursor)
@@ -282,7 +282,7 @@ async def get_pin(
 ) -> PinnedResultView:
     """Get a pinned result."""
     found = await services.search_words.pin(pin_id, principal=principal)
-    response.headers["ETag"] = etag(found.row)
+    response.headers["ETag"] = write_row_etag(found.row)
     return PinnedResultView.of(found)
 
 
@@ -303,7 +303,7 @@ async def put_pin(
 ) -> PinnedResultView:
     """Replace a pinned result."""
     changed = await services.search_words.replace_pin(pin_id, body, if_match=if_match, principal=principal)
-    response.headers["ETag"] = etag(changed.row)
+    response.headers["ETag"] = write_row_etag(changed.row)
     return PinnedResultView.of(changed)
 
 

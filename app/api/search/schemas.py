@@ -10,9 +10,9 @@ from app.api.search.explanations import ExplainedHit, ExplainedSearch
 from app.api.tools.schemas import Available, ToolCost
 from app.catalog.annotations import effects
 from app.core.resource_names import PROVIDER_NAME
-from app.formats.dialects.cost import tool_cost
+from app.formats.dialects.cost import estimate_tool_cost
 from app.formats.dialects.dialects import Format, Strict
-from app.formats.dialects.signature import signature
+from app.formats.dialects.signature import write_signature
 from app.providers.plugins import PluginEntry
 from app.search.conditions import ToolCondition
 from app.search.parameters import QueryTexts
@@ -217,11 +217,13 @@ def view_hit(
 
 def _build_members(tool: AgentTool) -> dict[str, Any]:
     inputs = tool.inputs
-    cost = tool_cost(tool.name, tool.description, inputs, average_response_size=tool.average_response_size)
+    cost = estimate_tool_cost(
+        tool.name, tool.description, inputs, average_response_size=tool.average_response_size
+    )
     known = effects(tool, requires_approval=tool.requires_approval, deprecated=tool.deprecated)
     return {
         "provider": tool.provider,
-        "signature": signature(tool.name, inputs),
+        "signature": write_signature(tool.name, inputs),
         "description": tool.description,
         "effects": ToolEffects.model_validate(known),
         "cost": ToolCost.model_validate(cost),

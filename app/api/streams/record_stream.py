@@ -28,7 +28,7 @@ from app.core.errors import (
     Overloaded,
     Stopping,
 )
-from app.core.uuid7 import first_uuid7
+from app.core.uuid7 import make_first_uuid7
 from app.security.lasting_rights import CHECK_SECONDS
 
 Row = TypeVar("Row")
@@ -88,7 +88,7 @@ async def current_position(session: AsyncSession, source: RecordSource[Any]) -> 
     newest record that matches its filters may be days old. What becomes visible after the list was read has
     at most `overlap` before this a time of its own, so the stream begins that much earlier.
     """
-    return first_uuid7(await source.now(session))
+    return make_first_uuid7(await source.now(session))
 
 
 async def resume_time(feed: RecordFeed[Any], last_event_id: UUID | None) -> datetime | None:

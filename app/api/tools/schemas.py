@@ -25,8 +25,8 @@ from app.core.schemas import (
     Text,
     ToolName,
 )
-from app.formats.dialects.cost import tool_cost
-from app.formats.toolclad.contract import risk_tier_of
+from app.formats.dialects.cost import estimate_tool_cost
+from app.formats.toolclad.contract import get_risk_tier
 from app.providers.tools.batch import (
     MAX_FILTERS,
     MAX_TOOLS,
@@ -307,7 +307,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
             idempotent=known.idempotent,
             open_world=known.open_world,
             header_inputs=dict(header_inputs_of(tool.annotations)),
-            risk_tier=risk_tier_of(tool.call_template),
+            risk_tier=get_risk_tier(tool.call_template),
         ),
         "publish_output_schema": tool.publish_output_schema,
         "response_options": tool.response_options,
@@ -315,7 +315,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),
         "cost": ToolCost.model_validate(
-            tool_cost(
+            estimate_tool_cost(
                 tool.name,
                 tool.description,
                 tool.inputs,

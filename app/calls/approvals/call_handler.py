@@ -38,7 +38,7 @@ from app.core.errors import (
     Unauthenticated,
 )
 from app.core.rate_limit import RateLimit
-from app.core.upstream_mode import UpstreamMode, effective_mode
+from app.core.upstream_mode import UpstreamMode, choose_mode
 from app.security.principal import Principal
 from app.storage.database import Database
 from app.storage.models import Approval
@@ -179,7 +179,7 @@ class CallApprovalHandler:
         principal = await self._find_requester(row, stored)
         await self._check_toolset(row, stored, principal)
         upstream = await self._read_toolset_mode(stored)
-        _check_mode(stored, effective_mode(principal.upstream, upstream))
+        _check_mode(stored, choose_mode(principal.upstream, upstream))
         presets = read_preset_values(stored["arguments"], stored.get("presets") or ())
         digest = stored.get("description_digest")
         return CallRequest(

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments
-from app.core.text import pointer_parts
-from app.formats.json_schema.error_messages import arguments_error, suggestion
+from app.core.text import split_pointer
+from app.formats.json_schema.error_messages import build_arguments_error, write_suggestion
 from app.formats.json_schema.input_lookup import may_have_input
 
 _INVALID_PRESET: Final = (
@@ -26,10 +26,10 @@ def check_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
     do more than whoever manages the toolset permits, so that it is not made.
     """
     errors = [
-        FieldError(one, _LOST_INPUT) for one in presets if not may_have_input(inputs, pointer_parts(one))
+        FieldError(one, _LOST_INPUT) for one in presets if not may_have_input(inputs, split_pointer(one))
     ]
     if errors:
-        raise arguments_error(errors)
+        raise build_arguments_error(errors)
 
 
 def read_preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def read_preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any
     values: dict[str, Any] = {}
     for pointer in pointers:
         value = arguments
-        for name in pointer_parts(pointer):
+        for name in split_pointer(pointer):
             if not isinstance(value, dict) or name not in value:
                 break
             value = value[name]
@@ -70,7 +70,7 @@ def without_presets(arguments: Mapping[str, Any], pointers: Iterable[str]) -> di
     """Return a copy of arguments without those at JSON pointers, which a toolset has set."""
     result = dict(arguments)
     for pointer in pointers:
-        *parents, last = pointer_parts(pointer)
+        *parents, last = split_pointer(pointer)
         target: Any = result
         for name in parents:
             if not isinstance(target, dict) or not isinstance(target.get(name), dict):
@@ -90,7 +90,7 @@ def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> Inv
     pointers = tuple(presets)
     if not pointers:
         return error
-    names = {parts[0] for pointer in pointers if len(parts := pointer_parts(pointer)) == 1}
+    names = {parts[0] for pointer in pointers if len(parts := split_pointer(pointer)) == 1}
     errors = []
     for field_error in error.errors:
         if any(
@@ -99,15 +99,15 @@ def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> Inv
         ):
             errors.append(FieldError(field_error.pointer, _INVALID_PRESET))
         elif field_error.nearest in names:
-            detail = field_error.detail.removesuffix(suggestion(field_error.nearest))
+            detail = field_error.detail.removesuffix(write_suggestion(field_error.nearest))
             errors.append(replace(field_error, detail=detail, nearest=None))
         else:
             errors.append(field_error)
-    return arguments_error(errors) if errors else error
+    return build_arguments_error(errors) if errors else error
 
 
 def _set(target: dict[str, Any], pointer: str, value: Any) -> FieldError | None:
-    *parents, last = pointer_parts(pointer)
+    *parents, last = split_pointer(pointer)
     for depth, name in enumerate(parents):
         inner = target.get(name, {})
         if not isinstance(inner, dict):

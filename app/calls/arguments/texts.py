@@ -15,7 +15,7 @@ from app.calls.arguments.parsing import parse_arguments
 from app.catalog.plan import Plan
 from app.core.errors import BadRequest, FieldError, InvalidArguments
 from app.core.text import pointer
-from app.formats.json_schema.error_messages import MAX_ERRORS, Hints, arguments_error, suggestion
+from app.formats.json_schema.error_messages import MAX_ERRORS, Hints, build_arguments_error, write_suggestion
 from app.formats.json_schema.text_values import TextError, TextReader, TextTree
 
 _MAX_NAME: Final = 100
@@ -41,17 +41,18 @@ class TextArguments:
         """
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                "The arguments must be a JSON object.", errors=[FieldError("", "Give an object.", "object")]
+                "The arguments must be a JSON object.",
+                errors=[FieldError("", "Must be an object.", "object")],
             )
         reader = TextReader(plan.inputs, _parse_json)
-        inputs = reader.properties(plan.inputs)
+        inputs = reader.list_properties(plan.inputs)
         hints = Hints([*inputs, *self.reserved])
         merged = dict(arguments)
         errors: list[FieldError] = []
         for name, texts in build_text_trees(self.values, inputs).items():
             path = pointer(self.location, name[:_MAX_NAME])
             if name not in inputs:
-                hint = suggestion(hints.closest(name, hints.names))
+                hint = write_suggestion(hints.find_closest(name, hints.names))
                 errors.append(FieldError(path, f"The tool has no input of this name.{hint}"))
             elif name in arguments:
                 errors.append(FieldError(path, "This is also in the body: give it once."))
@@ -64,12 +65,12 @@ class TextArguments:
                         for each in error.errors
                     ]
         if errors:
-            raise arguments_error(errors[:MAX_ERRORS])
+            raise build_arguments_error(errors[:MAX_ERRORS])
         return merged
 
     def relocate(self, error: InvalidArguments) -> InvalidArguments:
         """Return the error with pointers to these texts, where they point to members that came from them."""
-        return arguments_error([self._move_pointer(each) for each in error.errors])
+        return build_arguments_error([self._move_pointer(each) for each in error.errors])
 
     def _move_pointer(self, error: FieldError) -> FieldError:
         escaped = error.pointer.split("/", 2)[1] if error.pointer else ""
@@ -81,8 +82,8 @@ class TextArguments:
 
     def _convert_texts(self, name: str, texts: TextTree, schema: Any, reader: TextReader, plan: Plan) -> Any:
         if isinstance(texts, dict):
-            return reader.members(texts, schema)
-        candidates = reader.candidates(texts, schema)
+            return reader.build_members(texts, schema)
+        candidates = reader.list_candidates(texts, schema)
         if len(candidates) > 1:
             for candidate in candidates:
                 if plan.is_valid_input(name, candidate):

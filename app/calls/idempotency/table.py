@@ -18,7 +18,7 @@ from asyncpg.exceptions import PostgresError
 from app.calls.log.entries import CallLogEntry
 from app.calls.log.store import build_recording_statement, insert_statement, records_json
 from app.core.background import TaskSet
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import Unavailable
 from app.core.uuid7 import uuid7
 from app.storage.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
@@ -193,7 +193,7 @@ class IdempotencyTable:
 
     async def _await_result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
         wait = min(seconds, _WAIT_SECONDS)
-        clock = timer_queue()
+        clock = get_timer_queue()
         future = queue.add(item, max_wait=wait)
         try:
             with Deadline(clock, clock.loop.time() + wait):

@@ -21,7 +21,7 @@ from app.calls.response.following import PAGES_HEADER
 from app.core import exact_json
 from app.core.errors import UpstreamError
 from app.core.schemas import Rfc3339DateTime, StrictModel, Text, ToolName
-from app.core.text import storable_text
+from app.core.text import remove_unstorable
 from app.formats.utcp.headers import HEADER_NAME
 from app.outbound.framing import StreamEvent
 from app.protocols.base import MASKED_HEADER
@@ -136,7 +136,7 @@ class InteractionDocument(StrictModel):
     @classmethod
     def _is_plain_json(cls, value: Any) -> Any:
         try:
-            exact_json.dumps_strictly(value)
+            exact_json.dump_strictly(value)
         except TypeError:
             raise ValueError(
                 "must have no lone surrogates, no integers beyond 64 bits, and few levels"
@@ -168,7 +168,7 @@ class InteractionDocument(StrictModel):
         if self.arguments_text is None:
             return self.arguments or {}
         try:
-            arguments = exact_json.loads_exactly(self.arguments_text.encode())
+            arguments = exact_json.load_exactly(self.arguments_text.encode())
         except (ValueError, RecursionError):
             raise ValueError("must be the text of a JSON object") from None
         if not isinstance(arguments, dict):
@@ -305,7 +305,7 @@ def _read_event(members: Mapping[str, Any]) -> StreamEvent:
 
 
 def _build_error_members(error: RecordedError) -> dict[str, Any]:
-    detail = storable_text(error.detail)[:_MAX_DETAIL]
+    detail = remove_unstorable(error.detail)[:_MAX_DETAIL]
     members: dict[str, Any] = {"slug": error.slug, "detail": detail}
     if not error.request_sent:
         members["request_sent"] = False

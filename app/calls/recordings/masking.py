@@ -101,7 +101,7 @@ def _mask_body(body: bytes, media_type: str, masker: Masker) -> bytes:
 def _mask_json(body: bytes, masker: Masker) -> bytes | None:
     """Return JSON masked, the same bytes where it has no secret; None for what is not JSON."""
     try:
-        value = exact_json.loads_exactly(body)
+        value = exact_json.load_exactly(body)
         masked = _mask_value(value, masker)
         return body if masked == value else exact_json.dumps(masked)
     except (ValueError, RecursionError, TypeError):

@@ -15,7 +15,7 @@ import orjson
 from app.calls.arguments.masking import masked_arguments
 from app.catalog.plan import Plan
 from app.core import exact_json
-from app.core.text import pointer, pointer_parts
+from app.core.text import pointer, split_pointer
 from app.security.masking import MASK, Masker
 from app.security.vault import Vault
 
@@ -31,7 +31,7 @@ def mask_for_storage(plan: Plan, arguments: Any, presets: Iterable[str], masker:
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
     masked = masked_arguments(given, plan.inputs, masker, complete=True)
     for preset in presets:
-        _replace(masked, pointer_parts(preset))
+        _replace(masked, split_pointer(preset))
     canonical: dict[str, Any] = _normalize_numbers(masked)
     return canonical
 
@@ -41,7 +41,7 @@ def request_digest(vault: Vault, tool: str, arguments: Any, ignored: Iterable[st
     `mask_for_storage` returns.
     """
     for ignored_pointer in ignored:
-        arguments = _without(arguments, pointer_parts(ignored_pointer))
+        arguments = _without(arguments, split_pointer(ignored_pointer))
     text = exact_json.dumps(_normalize_numbers(arguments), orjson.OPT_SORT_KEYS)
     return vault.digest("recorded-request", tool.encode(), text)
 
@@ -63,12 +63,12 @@ def find_nearest(
     interactions and their arguments; None without any.
     """
     for ignored_pointer in ignored:
-        arguments = _without(arguments, pointer_parts(ignored_pointer))
+        arguments = _without(arguments, split_pointer(ignored_pointer))
     best: tuple[int, str, Any, list[dict[str, Any]]] | None = None
     for number, known in recorded:
         compared = known
         for ignored_pointer in ignored:
-            compared = _without(compared, pointer_parts(ignored_pointer))
+            compared = _without(compared, split_pointer(ignored_pointer))
         differences = list(_find_differences(compared, arguments, ""))
         if best is None or len(differences) < best[0]:
             best = (len(differences), number, known, differences)
@@ -89,8 +89,8 @@ def is_masked_form(recorded: Any, given: Any, ignored: Iterable[str]) -> bool:
     """
     for ignored_pointer in ignored:
         recorded, given = (
-            _without(recorded, pointer_parts(ignored_pointer)),
-            _without(given, pointer_parts(ignored_pointer)),
+            _without(recorded, split_pointer(ignored_pointer)),
+            _without(given, split_pointer(ignored_pointer)),
         )
     return _is_masked_form(recorded, given)
 

@@ -17,9 +17,9 @@ from app.catalog.plan import Plan
 from app.core import exact_json
 from app.core.errors import Conflict, GatewayError
 from app.formats.json_schema.budget import BudgetExceeded
-from app.formats.json_schema.generated_values import stated_examples, value_of_schema
+from app.formats.json_schema.generated_values import generate_value, list_stated_examples
 from app.formats.xml.shape import XmlShape
-from app.formats.xml.writer import xml_document
+from app.formats.xml.writer import write_document
 
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -54,11 +54,11 @@ def generate_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, st
 
 
 def _choose_value(schema: Mapping[str, Any], number: int) -> Any:
-    examples = stated_examples(schema)
+    examples = list_stated_examples(schema)
     if examples:
         return examples[number % len(examples)]
     try:
-        return value_of_schema(schema, seed=number)
+        return generate_value(schema, seed=number)
     except BudgetExceeded as error:
         amount = f"{error.allowed:,} {error.limit}"
         raise Conflict(
@@ -68,12 +68,12 @@ def _choose_value(schema: Mapping[str, Any], number: int) -> Any:
 
 
 def _render_xml(value: Any, shape: XmlShape) -> bytes:
-    node = shape.compiled()
+    node = shape.compile()
     name = shape.root
     if name is None and not (isinstance(value, dict) and len(value) == 1):
         name = "response"
     try:
-        return xml_document(value, node, name=name, charset="utf-8", text_of=_render_text, at="")
+        return write_document(value, node, name=name, charset="utf-8", text_of=_render_text, location="")
     except GatewayError:
         # A value that no document can hold, e.g. a member whose name is no name in XML.
         return b'<?xml version="1.0" encoding="UTF-8"?>\n<response/>'

@@ -35,7 +35,7 @@ from app.calls.recordings.records import (
 from app.calls.recordings.store import RecordingStore
 from app.catalog.feed import ChangeFeed
 from app.core.errors import FieldError, InvalidInput, NotFound, PreconditionFailed
-from app.core.pagination import Page, PageRequest, etag_matches, version_etag
+from app.core.pagination import Page, PageRequest, matches_etag, write_etag
 from app.core.uuid7 import uuid7
 from app.security.principal import Principal
 from app.storage.database import Database
@@ -291,11 +291,11 @@ class RecordingService:
 
 def etag(row: RecordingRow) -> str:
     """Return the strong entity tag of a recording: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(row.version)
+    return write_etag(row.version)
 
 
 def _check_version(row: RecordingRow, if_match: str | None) -> None:
-    if if_match is not None and not etag_matches(if_match, etag(row)):
+    if if_match is not None and not matches_etag(if_match, etag(row)):
         raise PreconditionFailed(f"{row.name} has changed since it was read: its ETag is {etag(row)} now.")
 
 

@@ -212,7 +212,7 @@ class RecordingStore:
     def open_arguments(self, row: RecordedInteractionRow) -> dict[str, Any]:
         """Return the arguments of an interaction, with secrets masked."""
         opened = self.vault.open(row.sealed_arguments, context=build_sealing_context(row, "arguments"))
-        arguments: dict[str, Any] = exact_json.loads_exactly(opened)
+        arguments: dict[str, Any] = exact_json.load_exactly(opened)
         return arguments
 
     def seal(

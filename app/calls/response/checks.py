@@ -86,7 +86,7 @@ def _check(
     except (NotDecodable, TypeError):
         # A schema describes the body, and there is no value that it could describe.
         return None, Violations(1, ("",)) if validate else None
-    return decoded, reader.violations(value) if validate else None
+    return decoded, reader.find_violations(value) if validate else None
 
 
 def render_violations(violations: Violations) -> str:

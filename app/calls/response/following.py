@@ -196,8 +196,8 @@ async def _parse_body(body: bytes) -> Any:
     """Return the value of JSON with all digits of its numbers, None for what is not JSON."""
     try:
         if len(body) > _INLINE_BYTES:
-            return await asyncio.to_thread(exact_json.loads_exactly, body)
-        return exact_json.loads_exactly(body)
+            return await asyncio.to_thread(exact_json.load_exactly, body)
+        return exact_json.load_exactly(body)
     except (ValueError, RecursionError):
         return None
 

@@ -86,7 +86,7 @@ def _read_value(body: bytes, media_type: str, context: CallContext) -> Any:
         return None
     try:
         if is_json(media_type.partition(";")[0].strip().lower()):
-            return exact_json.loads_exactly(body)
+            return exact_json.load_exactly(body)
         return context.plan.response_reader().value(body, media_type)
     except (NotDecodable, ValueError, RecursionError):
         raise UpstreamMalformed(_NOT_READABLE) from None

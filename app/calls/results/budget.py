@@ -8,7 +8,7 @@ from app.calls.results.model import ModelResult, ResultBudget, ResultFormat
 from app.calls.results.projection import project
 from app.calls.results.tables import recognise_table, render
 from app.core.exact_json import dumps as write
-from app.core.exact_json import loads_exactly as parse
+from app.core.exact_json import load_exactly as parse
 
 _NOTES_BYTES: Final = 400
 """Bytes of the limit that are left for the notes."""

@@ -7,7 +7,7 @@ from app.calls.results.budget import Rest, apply_budget
 from app.calls.results.continuations import MAX_BYTES, ContinuationStore, StoredRest
 from app.calls.results.model import ModelResult, ResultBudget
 from app.core.exact_json import dumps as write
-from app.core.exact_json import loads_exactly as parse
+from app.core.exact_json import load_exactly as parse
 from app.security.principal import Principal
 
 _INLINE_BYTES: Final = 64 << 10

@@ -1,6 +1,6 @@
 """Embedded servers: a real PostgreSQL and a real Valkey, from wheels, in one folder, without TCP ports."""
 
-from app.cli.embedded.folder import EmbeddedBusy, EmbeddedError, EmbeddedFailed, sealing_key
+from app.cli.embedded.folder import EmbeddedBusy, EmbeddedError, EmbeddedFailed, read_sealing_key
 from app.cli.embedded.servers import EmbeddedServers, EmbeddedUrls
 
 __all__ = [
@@ -9,5 +9,5 @@ __all__ = [
     "EmbeddedFailed",
     "EmbeddedServers",
     "EmbeddedUrls",
-    "sealing_key",
+    "read_sealing_key",
 ]

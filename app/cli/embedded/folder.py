@@ -54,7 +54,9 @@ def open_folder(data_dir: Path) -> Path:
         folder = data_dir.expanduser().resolve()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
-        raise EmbeddedFailed(f"The data folder {data_dir} cannot be created: {_reason(error)}.") from error
+        raise EmbeddedFailed(
+            f"The data folder {data_dir} cannot be created: {_explain_error(error)}."
+        ) from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise EmbeddedFailed(f"The data folder {folder} is not writable for user id {os.geteuid()}.")
     return folder
@@ -68,15 +70,15 @@ def ensure_own_folder(path: Path, *, owners: tuple[int, ...] = ()) -> Path:
     """
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
+        status = path.lstat()
     except OSError as error:
-        raise EmbeddedFailed(f"The folder {path} cannot be created: {_reason(error)}.") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), *owners):
+        raise EmbeddedFailed(f"The folder {path} cannot be created: {_explain_error(error)}.") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), *owners):
         raise EmbeddedFailed(f"{path} is not a folder of user id {os.geteuid()}; remove it and start again.")
     return path
 
 
-def socket_folder(folder: Path, *, temporary: Path | None = None) -> Path:
+def choose_socket_folder(folder: Path, *, temporary: Path | None = None) -> Path:
     """Return a 0700 folder whose path is short and plain enough for sockets: `run/`, or one in `temporary`
     (the system's folder for temporary files, where it is None).
 
@@ -111,14 +113,14 @@ class FolderLock:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise EmbeddedFailed(f"The lock {path} cannot be opened: {_reason(error)}.") from error
+            raise EmbeddedFailed(f"The lock {path} cannot be opened: {_explain_error(error)}.") from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             if not isinstance(error, BlockingIOError):
-                raise EmbeddedFailed(f"The lock {path} cannot be taken: {_reason(error)}.") from error
+                raise EmbeddedFailed(f"The lock {path} cannot be taken: {_explain_error(error)}.") from error
             user = f"process {holder}" if holder else "another process"
             raise EmbeddedBusy(
                 f"The data folder {folder} is in use by {user}. Stop it, or set DATA_DIR to another folder."
@@ -134,7 +136,7 @@ class FolderLock:
         os.close(self._descriptor)
 
 
-def sealing_key(data_dir: Path) -> str:
+def read_sealing_key(data_dir: Path) -> str:
     """Return the key ring of the embedded mode as text: `k1:<base64 of 32 random bytes>`.
 
     It is created once, in `<data_dir>/sealing.key` with mode 0600, outside PostgreSQL. Raises EmbeddedFailed
@@ -146,14 +148,14 @@ def sealing_key(data_dir: Path) -> str:
             _create_key(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, encoding="ascii") as file:
-            found = os.fstat(descriptor)
+            status = os.fstat(descriptor)
             text = file.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise EmbeddedFailed(f"The sealing key {path} cannot be used: {_reason(error)}.") from error
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o177:
-        mode = stat.S_IMODE(found.st_mode)
+        raise EmbeddedFailed(f"The sealing key {path} cannot be used: {_explain_error(error)}.") from error
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o177:
+        mode = stat.S_IMODE(status.st_mode)
         raise EmbeddedFailed(
-            f"The sealing key {path} has mode {mode:04o} and owner {found.st_uid}. Only user id "
+            f"The sealing key {path} has mode {mode:04o} and owner {status.st_uid}. Only user id "
             f"{os.geteuid()} may read it: run `chmod 600 {path}`, and rotate the key if others read it."
         )
     if not all(_is_key(part) for part in text.split(",")):
@@ -193,5 +195,5 @@ def _is_key(part: str) -> bool:
         return False
 
 
-def _reason(error: BaseException) -> str:
+def _explain_error(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from app.cli.embedded.folder import EmbeddedFailed
-from app.cli.embedded.platforms import PACKAGES, Platform, alternative
+from app.cli.embedded.platforms import PACKAGES, Platform, describe_alternative
 
 _LINUX = platform.system() == "Linux"
 _NOBODY = 65534
@@ -59,23 +59,22 @@ def find_binary(package: str, pattern: str) -> Path:
     """
     spec = find_spec(package)
     for location in (spec.submodule_search_locations or ()) if spec else ():
-        for found in sorted(Path(location).glob(pattern)):
-            return found
-    raise EmbeddedFailed(_missing(package.replace("_", "-")))
+        for path in sorted(Path(location).glob(pattern)):
+            return path
+    raise EmbeddedFailed(_explain_missing(package.replace("_", "-")))
 
 
-def _missing(package: str) -> str:
+def _explain_missing(package: str) -> str:
     """Return what to do where a package of the embedded servers is not installed."""
-    here = Platform.current()
+    here = Platform.detect_current()
     if here.has_embedded_servers:
         reason = "pip install 'utcp-gateway[embedded]' installs it"
     else:
         reason = f"there is no wheel of it for {here}"
     program = sys.argv[0] if Path(sys.argv[0]).name == "utcp-gateway" else "utcp-gateway"
     server = PACKAGES.get(package, "server")
-    return (
-        f"The package {package} with the embedded {server} is not installed: {reason}. {alternative(program)}"
-    )
+    what = f"The package {package} with the embedded {server} is not installed"
+    return f"{what}: {reason}. {describe_alternative(program)}"
 
 
 def find_launch_prefix(postgres: Path) -> LaunchPrefix:
@@ -117,15 +116,15 @@ def _try_prefix(prefix: Sequence[str], postgres: Path) -> tuple[bool, str]:
     return ran.returncode == 0, ran.stderr.decode("utf-8", "replace").strip()[-300:] if ran.returncode else ""
 
 
-def version(postgres: Path) -> str:
+def read_version(postgres: Path) -> str:
     """Return the major version of a PostgreSQL binary, e.g. `18`; `?` if it is unknown."""
     command = [str(postgres), "--version"]
     try:
         ran = subprocess.run(command, env=_ENVIRONMENT, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "?"
-    found = re.search(rb"(\d+)\.", ran.stdout)
-    return found.group(1).decode() if found else "?"
+    match = re.search(rb"(\d+)\.", ran.stdout)
+    return match.group(1).decode() if match else "?"
 
 
 def change_owner(tree: Path, uid: int) -> None:
@@ -162,7 +161,7 @@ def run(
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EmbeddedFailed(f"{name} cannot be run: {error}") from error
     if ran.returncode:
-        raise EmbeddedFailed(f"{name} failed.{tail(log, begin=begin)}")
+        raise EmbeddedFailed(f"{name} failed.{read_tail(log, begin=begin)}")
 
 
 class ServerProcess:
@@ -181,7 +180,7 @@ class ServerProcess:
         """Start the server; on Linux, it is stopped when this process dies. Raises EmbeddedFailed."""
         self.name, self.log, self._shutdown = name, log, shutdown
         self._begin = log.stat().st_size
-        words = [*prefix.command, *_tied_to_parent(shutdown[0][0]), *command]
+        words = [*prefix.command, *_tie_to_parent(shutdown[0][0]), *command]
         with log.open("ab") as out:
             try:
                 # In a session of its own: Ctrl-C in our terminal reaches us only, and we stop the servers.
@@ -204,7 +203,7 @@ class ServerProcess:
 
     def log_tail(self) -> str:
         """Return the last lines that this server has logged since its start."""
-        return tail(self.log, begin=self._begin)
+        return read_tail(self.log, begin=self._begin)
 
     def stop(self) -> None:
         """Stop the server and wait until it has exited. Calling it again has no effect."""
@@ -219,7 +218,7 @@ class ServerProcess:
         self.process.wait()
 
 
-def _tied_to_parent(number: signal.Signals) -> tuple[str, ...]:
+def _tie_to_parent(number: signal.Signals) -> tuple[str, ...]:
     # The kernel sends the signal when the *thread* that started the child ends: only the main thread lasts.
     if not _LINUX or threading.current_thread() is not threading.main_thread():
         return ()
@@ -271,7 +270,7 @@ def open_log(path: Path) -> Path:
     return path
 
 
-def tail(log: Path, *, begin: int = 0) -> str:
+def read_tail(log: Path, *, begin: int = 0) -> str:
     """Return the last lines of a log after byte `begin`, indented, to be appended to a sentence."""
     try:
         lines = log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()[-8:]

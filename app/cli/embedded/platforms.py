@@ -34,7 +34,7 @@ class Platform:
     version: tuple[int, ...]
 
     @classmethod
-    def current(cls) -> "Platform":
+    def detect_current(cls) -> "Platform":
         """Return the platform of this process."""
         system = platform.system()
         library, text = platform.libc_ver() if system == "Linux" else ("", platform.mac_ver()[0])
@@ -58,7 +58,7 @@ class Platform:
         return self.machine in _MACHINES.get(self.system, ()) and self.version >= oldest
 
 
-def alternative(program: str) -> str:
+def describe_alternative(program: str) -> str:
     """Return the lines that run the gateway, whose command is `program`, on servers of one's own."""
     return (
         "Run the gateway on servers of your own, PostgreSQL 15 or later and Redis 7 or Valkey 8:\n"
@@ -71,13 +71,13 @@ def alternative(program: str) -> str:
     )
 
 
-def notice(here: Platform, program: str) -> str:
+def write_notice(here: Platform, program: str) -> str:
     """Return what to tell on a platform without the embedded servers."""
     names = " and ".join(f"{package} ({server})" for package, server in PACKAGES.items())
     return (
         f"There are no wheels of {names} for {here}: they are not installed, and the gateway cannot start "
         "servers of its own here. Other packages without a wheel are compiled, for which pip needs a C++ and "
-        f"a Rust compiler.\n{alternative(program)}"
+        f"a Rust compiler.\n{describe_alternative(program)}"
     )
 
 
@@ -91,9 +91,9 @@ def main(arguments: list[str]) -> None:
     """Write the list that `arguments` names, as far as it fits this platform."""
     name, program = arguments
     text = Path(name).read_text(encoding="utf-8")
-    here = Platform.current()
+    here = Platform.detect_current()
     if not here.has_embedded_servers:
-        sys.stderr.write(notice(here, program) + "\n")
+        sys.stderr.write(write_notice(here, program) + "\n")
         text = without_embedded_servers(text)
     sys.stdout.write(text)
 

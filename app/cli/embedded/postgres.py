@@ -14,10 +14,10 @@ from app.cli.embedded.launch import (
     ServerProcess,
     change_owner,
     open_log,
+    read_tail,
+    read_version,
     run,
     stop_orphan,
-    tail,
-    version,
 )
 
 PORT = 5432
@@ -87,7 +87,7 @@ def start(
             if "incompatible with server" in child.log_tail():
                 _raise_for_other_version(postgres, cluster)
             # Backends of a killed postmaster need a moment to notice and to release the shared memory.
-            if not _memory_in_use(child.log_tail()) or time.monotonic() > until:
+            if not _is_memory_in_use(child.log_tail()) or time.monotonic() > until:
                 raise
             time.sleep(0.1)
         except BaseException:
@@ -122,7 +122,7 @@ def _create_cluster(postgres: Path, *, folder: Path, log: Path, prefix: LaunchPr
         run(single, name="PostgreSQL", log=log, cwd=folder, prefix=prefix, script=script)
         draft.rename(cluster)
     except OSError as error:
-        raise EmbeddedFailed(f"The database {cluster} cannot be created: {error}.{tail(log)}") from error
+        raise EmbeddedFailed(f"The database {cluster} cannot be created: {error}.{read_tail(log)}") from error
 
 
 def _stop_orphans(cluster: Path, sockets: Path) -> None:
@@ -147,13 +147,13 @@ def _is_ready(cluster: Path, pid: int) -> bool:
     return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
 
-def _memory_in_use(log: str) -> bool:
+def _is_memory_in_use(log: str) -> bool:
     return "shared memory block" in log or "lock file" in log
 
 
 def _raise_for_other_version(postgres: Path, cluster: Path) -> None:
     created_by = (cluster / "PG_VERSION").read_text("ascii", "replace").strip()
-    installed = version(postgres)
+    installed = read_version(postgres)
     if created_by != installed:
         raise EmbeddedFailed(
             f"{cluster} was created by PostgreSQL {created_by}, but {installed} is installed. Install "

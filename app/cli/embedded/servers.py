@@ -9,9 +9,9 @@ from app.cli.embedded import postgres, valkey
 from app.cli.embedded.folder import (
     EmbeddedFailed,
     FolderLock,
+    choose_socket_folder,
     ensure_own_folder,
     open_folder,
-    socket_folder,
 )
 from app.cli.embedded.launch import ServerProcess, find_binary, find_launch_prefix
 
@@ -64,7 +64,7 @@ class EmbeddedServers:
         with ExitStack() as stack:
             stack.callback(FolderLock(folder).release)
             ensure_own_folder(folder / "logs")
-            sockets = socket_folder(folder, temporary=self._temporary)
+            sockets = choose_socket_folder(folder, temporary=self._temporary)
             prefix = find_launch_prefix(postgres_binary)
             database = postgres.start(
                 postgres_binary, folder=folder, sockets=sockets, prefix=prefix, durable=self._durable

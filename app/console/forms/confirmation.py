@@ -130,8 +130,8 @@ def remembered_path(request: Request, *, root: str) -> str:
 
 def retry_after(error: GatewayError | None) -> Mapping[str, str]:
     """Return the header Retry-After of an error, if it has one."""
-    found = {} if error is None else error.headers
-    return {name: value for name, value in found.items() if name == "Retry-After"}
+    headers = {} if error is None else error.headers
+    return {name: value for name, value in headers.items() if name == "Retry-After"}
 
 
 def _identify_owner(page: Page) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class SlotForm:
     @property
     def is_open(self) -> bool:
         """Whether the folded fields are shown: one has an error, or a list of them has items."""
-        return any(_errors(one) or (isinstance(one, ArrayField) and one.items) for one in self.more)
+        return any(_has_errors(one) or (isinstance(one, ArrayField) and one.items) for one in self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +72,44 @@ class CredentialForms:
             # Its texts are what somebody typed, which may be secret.
             submission = replace(submission, texts={})
         shown = {
-            slot["slot"]: self._public(slot, (values or {}).get(slot["slot"]) or {}) for slot in self.slots
+            slot["slot"]: self._drop_secrets(slot, (values or {}).get(slot["slot"]) or {})
+            for slot in self.slots
         }
         view: FormView = build(
-            self._schema(), shown, errors, submission, prefix="credential", gettext=self.gettext
+            self._build_schema(), shown, errors, submission, prefix="credential", gettext=self.gettext
         )
         fields = {one.label: one for one in view.root.members} if isinstance(view.root, ObjectField) else {}
-        return [self._form(slot, fields[slot["slot"]]) for slot in self.slots if slot["slot"] in fields]
+        return [self._build_form(slot, fields[slot["slot"]]) for slot in self.slots if slot["slot"] in fields]
 
     def submitted(self, form: FormData) -> Submission:
         """Return what a form has for the slots; `is_edit` where a button has only changed the form."""
         items = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        return parse(items, self._schema(), self.gettext)
+        return parse(items, self._build_schema(), self.gettext)
 
     def filled_in(self, submission: Submission) -> Json:
         """Return the credentials that were filled in, by slot; each is a body of the API."""
-        found: Json = {}
+        filled: Json = {}
         for slot in self.slots:
             values = submission.value if isinstance(submission.value, dict) else {}
             given = values.get(slot["slot"])
-            if isinstance(given, dict) and (body := self._body(slot, given)) is not None:
-                found[slot["slot"]] = body
-        return found
+            if isinstance(given, dict) and (body := self._build_body(slot, given)) is not None:
+                filled[slot["slot"]] = body
+        return filled
 
-    def _schema(self) -> Json:
+    def _build_schema(self) -> Json:
         return {
             "type": "object",
-            "properties": {slot["slot"]: self._slot_schema(slot) for slot in self.slots},
+            "properties": {slot["slot"]: self._build_slot_schema(slot) for slot in self.slots},
             "additionalProperties": False,
             "components": {"schemas": self.components},
         }
 
-    def _slot_schema(self, slot: Json) -> Json:
+    def _build_slot_schema(self, slot: Json) -> Json:
         components = self.components
         kind = slot["exact_kind"]
         if kind == "static" and slot.get("values"):
-            return _static_schema(slot["values"])
-        kinds = _kinds(components)
+            return _build_static_schema(slot["values"])
+        kinds = _list_kinds(components)
         if kind in kinds:
             return self._without(components[kinds[kind]], ("kind",))
         return {"oneOf": [self._without(components[name], ()) for name in kinds.values()]}
@@ -116,7 +117,9 @@ class CredentialForms:
     def _without(self, schema: Json, names: tuple[str, ...]) -> Json:
         left_out = names if self.with_origins else (*names, _ORIGINS)
         members = {
-            name: _shown(member) for name, member in schema["properties"].items() if name not in left_out
+            name: _show_member(member)
+            for name, member in schema["properties"].items()
+            if name not in left_out
         }
         required = [name for name in schema.get("required", ()) if name in members]
         return {
@@ -127,49 +130,49 @@ class CredentialForms:
             "additionalProperties": False,
         }
 
-    def _form(self, slot: Json, found: Field) -> SlotForm:
+    def _build_form(self, slot: Json, field: Field) -> SlotForm:
         kind = slot["exact_kind"]
-        members = list(found.members) if isinstance(found, ObjectField) else [found]
+        members = list(field.members) if isinstance(field, ObjectField) else [field]
         main: list[Field] = []
         more: list[Field] = []
         secrets = 0
-        for one in members:
-            is_secret = getattr(one, "control", "") == "password" or one.label in ("private_key", "key")
+        for member in members:
+            is_secret = getattr(member, "control", "") == "password" or member.label in ("private_key", "key")
             secrets += is_secret
             is_main = (
-                one.required
-                or not isinstance(found, ObjectField)
+                member.required
+                or not isinstance(field, ObjectField)
                 or (is_secret and secrets <= _SHOWN_SECRETS)
             )
-            (main if is_main else more).append(one)
-        return SlotForm(slot, kind, main, more, not isinstance(found, ObjectField))
+            (main if is_main else more).append(member)
+        return SlotForm(slot, kind, main, more, not isinstance(field, ObjectField))
 
-    def _body(self, slot: Json, value: Json) -> Json | None:
+    def _build_body(self, slot: Json, value: Json) -> Json | None:
         """Return the body of a slot that was filled in; None where no secret is there."""
         kind = slot["exact_kind"]
         if kind == "static" and slot.get("values"):
-            names = {_static_name(one): one for one in slot["values"]}
+            names = {_name_static(one): one for one in slot["values"]}
             values = [
                 {**names[name], "value": text} for name, text in value.items() if text and name in names
             ]
             return {"kind": "static", "values": values} if values else None
-        kinds = _kinds(self.components)
+        kinds = _list_kinds(self.components)
         chosen = kind if kind in kinds else str(value.get("kind", ""))
         if chosen not in kinds:
             return None
-        secrets = _secret_names(self.components[kinds[chosen]])
+        secrets = _list_secret_names(self.components[kinds[chosen]])
         if not any(value.get(name) for name in secrets):
             return None
         return {**value, "kind": chosen}
 
-    def _public(self, slot: Json, body: Json) -> Json:
+    def _drop_secrets(self, slot: Json, body: Json) -> Json:
         """Return what a form may show of a body: no secret."""
-        kinds = _kinds(self.components)
+        kinds = _list_kinds(self.components)
         is_fixed = slot["exact_kind"] in kinds
         name = kinds.get(slot["exact_kind"] if is_fixed else str(body.get("kind", "")))
         if name is None or (slot["exact_kind"] == "static" and slot.get("values")):
             return {}
-        left_out = {*_secret_names(self.components[name]), *(("kind",) if is_fixed else ())}
+        left_out = {*_list_secret_names(self.components[name]), *(("kind",) if is_fixed else ())}
         shown = {key: value for key, value in body.items() if key not in left_out}
         if isinstance(shown.get("values"), list):
             shown["values"] = [
@@ -196,18 +199,18 @@ def missing_slots(provider: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _kinds(components: Mapping[str, Any]) -> dict[str, str]:
+def _list_kinds(components: Mapping[str, Any]) -> dict[str, str]:
     """Return the component of each kind of credential."""
     mapping = components["CredentialInput"]["discriminator"]["mapping"]
     return {kind: str(reference).rpartition("/")[2] for kind, reference in mapping.items()}
 
 
-def _secret_names(schema: Mapping[str, Any]) -> list[str]:
+def _list_secret_names(schema: Mapping[str, Any]) -> list[str]:
     """Return the members that are secret: the API never returns them."""
     return [name for name, member in schema["properties"].items() if is_secret(member)]
 
 
-def _shown(member: Mapping[str, Any]) -> Json:
+def _show_member(member: Mapping[str, Any]) -> Json:
     """Return the schema of a member as its field shows it: the limits of secrets are for the API to judge."""
     shown = without_null(member)
     if is_secret(member):
@@ -217,19 +220,19 @@ def _shown(member: Mapping[str, Any]) -> Json:
     return shown
 
 
-def _static_name(value: Mapping[str, Any]) -> str:
+def _name_static(value: Mapping[str, Any]) -> str:
     return f"{value['location']} {value['name']}"
 
 
-def _static_schema(values: Iterable[Mapping[str, Any]]) -> Json:
+def _build_static_schema(values: Iterable[Mapping[str, Any]]) -> Json:
     secret = {"type": "string", "format": "password", "writeOnly": True}
     return {
         "type": "object",
-        "properties": {_static_name(one): secret for one in values},
+        "properties": {_name_static(one): secret for one in values},
         "additionalProperties": False,
     }
 
 
-def _errors(found: Field) -> bool:
-    inner: Iterable[Field] = found.members if isinstance(found, ObjectField) else ()
-    return bool(found.errors) or any(_errors(one) for one in inner)
+def _has_errors(field: Field) -> bool:
+    inner: Iterable[Field] = field.members if isinstance(field, ObjectField) else ()
+    return bool(field.errors) or any(_has_errors(one) for one in inner)

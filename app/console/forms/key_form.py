@@ -52,10 +52,10 @@ class KeyForm:
     def from_query(cls, query: QueryParams) -> Self:
         """Return the form that a link fills in: `?tool=a&tool=b&name=...`, `provider`, `toolset`, `tag`."""
         texts = {name: query.get(name, "") for name in cls.__dataclass_fields__ if name not in _LISTS}
-        lists = {name: _distinct(query.getlist(_PARAMETERS[name])) for name in _LISTS}
+        lists = {name: _drop_duplicates(query.getlist(_PARAMETERS[name])) for name in _LISTS}
         given = {name: value for name, value in {**texts, **lists}.items() if value}
-        made = cls(**given)  # type: ignore[arg-type]
-        return replace(made, toolset_name=made.toolset_name or made.proposed_toolset_name())
+        form = cls(**given)  # type: ignore[arg-type]
+        return replace(form, toolset_name=form.toolset_name or form.proposed_toolset_name())
 
     @classmethod
     def from_form(cls, form: FormData) -> Self:
@@ -66,7 +66,7 @@ class KeyForm:
         for name in _LISTS:
             separator = _LINES if name == "tags" else _SEPARATORS
             texts = [part for text in form.getlist(name) for part in separator.split(str(text))]
-            given[name] = _distinct(text.strip() for text in texts)
+            given[name] = _drop_duplicates(text.strip() for text in texts)
         return cls(**given)
 
     @classmethod
@@ -159,13 +159,13 @@ class KeyForm:
 
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return what the API says about the fields of the form, by their names."""
-    found: dict[str, list[str]] = {}
+    errors_by_field: dict[str, list[str]] = {}
     for error in errors:
         parts = str(error.get("pointer", "")).removeprefix("#").strip("/").split("/")
         name = parts[1] if parts[0] == "rate_limit" and len(parts) > 1 else parts[0]
         name = {"expires_at": "expires_on", "rate_limit": "requests", "definition": "tools"}.get(name, name)
-        found.setdefault(name, []).append(str(error.get("detail", "")))
-    return {name: " ".join(texts) for name, texts in found.items()}
+        errors_by_field.setdefault(name, []).append(str(error.get("detail", "")))
+    return {name: " ".join(texts) for name, texts in errors_by_field.items()}
 
 
 def whole_number(text: str) -> int | str:
@@ -173,5 +173,5 @@ def whole_number(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
 
 
-def _distinct(given: Any) -> tuple[str, ...]:
+def _drop_duplicates(given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in given if one))

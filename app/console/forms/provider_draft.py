@@ -63,12 +63,12 @@ class Draft:
     def from_query(cls, query: QueryParams) -> Self:
         """Return the draft that a URL has."""
         return cls(
-            source=_known_source(query.get("source", "")),
+            source=_choose_source(query.get("source", "")),
             url=query.get("url", ""),
             name=query.get("name", ""),
             base_url=query.get("base_url", ""),
             server=query.get("server", ""),
-            variables=_variables(query.getlist("variable")),
+            variables=_read_variables(query.getlist("variable")),
             allow_empty=query.get("allow_empty") == "1",
             redirect_origin=query.get("redirect_origin", ""),
         )
@@ -80,31 +80,31 @@ class Draft:
         Raise DraftLost for a field that is not of this key.
         """
         sealed = str(form.get("draft", ""))
-        made = await asyncio.to_thread(cls._open, sealed, vault, key_id) if sealed else cls()
+        draft = await asyncio.to_thread(cls._open, sealed, vault, key_id) if sealed else cls()
         for name in ("source", "url", "name", "base_url", "server", "token"):
             if name in form:
                 changed: dict[str, Any] = {name: str(form[name]).strip()}
-                made = replace(made, **changed)
-        made = replace(made, source=_known_source(made.source))
+                draft = replace(draft, **changed)
+        draft = replace(draft, source=_choose_source(draft.source))
         variables = {
             name.removeprefix("variable."): str(value)
             for name, value in form.multi_items()
             if name.startswith("variable.") and value
         }
-        made = replace(
-            made,
-            variables={**made.variables, **variables},
+        draft = replace(
+            draft,
+            variables={**draft.variables, **variables},
             allow_empty=form.get("allow_empty") == "1",
             redirect_origin=str(form.get("redirect_origin", "")),
         )
         files = [one for one in form.getlist("file") if isinstance(one, UploadFile) and one.filename]
         if files:
             read = [(str(one.filename), await one.read()) for one in files]
-            return replace(made, source="file", files=tuple(read))
+            return replace(draft, source="file", files=tuple(read))
         text = str(form.get("text", ""))
         if text.strip():
-            return replace(made, source="paste", files=(("", text.encode()),))
-        return made
+            return replace(draft, source="paste", files=(("", text.encode()),))
+        return draft
 
     @property
     def is_given(self) -> bool:
@@ -213,8 +213,8 @@ class Draft:
         }
         fields = {key: value for key, value in fields.items() if value}
         if self.source in ADDRESSES:
-            return {"json": {"name": name, "source": self._address(), **fields}}
-        value = self._value()
+            return {"json": {"name": name, "source": self._build_address(), **fields}}
+        value = self._read_value()
         if isinstance(value, list) or (isinstance(value, dict) and "manual_call_templates" in value):
             # A list: each entry has a name and credentials of its own.
             return {"json": value}
@@ -233,7 +233,7 @@ class Draft:
         body, content_type = multipart_body(parts)
         return {"body": body, "headers": {"Content-Type": content_type}}
 
-    def _address(self) -> dict[str, Any]:
+    def _build_address(self) -> dict[str, Any]:
         auth: dict[str, Any] = {}
         if self.token:
             auth = {
@@ -251,10 +251,12 @@ class Draft:
             case "graphql":
                 return {"call_template": {"call_template_type": "graphql", "url": self.url, **auth}}
             case "grpc":
-                return {"call_template": {"call_template_type": "grpc", **_grpc_address(self.url), **auth}}
+                return {
+                    "call_template": {"call_template_type": "grpc", **_read_grpc_address(self.url), **auth}
+                }
         return {"url": self.url, **auth}
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         """Return the value of one JSON document; None for anything else."""
         if len(self.files) != 1 or self.files[0][1].lstrip()[:1] not in (b"{", b"["):
             return None
@@ -276,7 +278,7 @@ class Draft:
             source = next((name for name, _ in self.files if name), "document.json")
         elif self.source != "url":
             source = f"{name}.json"
-            body = {"name": name, "source": self._address()}
+            body = {"name": name, "source": self._build_address()}
             lines.append(f"echo {shlex.quote(json.dumps(body))} > {shlex.quote(source)}")
             options = []
         add = ["utcp-gateway", "providers", "add", source, *options]
@@ -291,7 +293,7 @@ class Draft:
         return "\n".join([*lines, shlex.join(["utcp-gateway", "tools", "list", "--provider", name])])
 
 
-def _known_source(text: str) -> str:
+def _choose_source(text: str) -> str:
     return text if text in (*ADDRESSES, *DOCUMENTS) else ADDRESSES[0]
 
 
@@ -326,7 +328,7 @@ def _has_secret(query: str) -> bool:
     return any(may_name_secret(name) for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
-def _grpc_address(text: str) -> dict[str, Any]:
+def _read_grpc_address(text: str) -> dict[str, Any]:
     """Return host, port and TLS of `grpcs://host:port`, `grpc://host:port` or `host:port`."""
     try:
         parts = urlsplit(text if "://" in text else f"grpcs://{text}")
@@ -337,6 +339,6 @@ def _grpc_address(text: str) -> dict[str, Any]:
     return {"host": parts.hostname or "", "port": port or (443 if secure else 80), "use_ssl": secure}
 
 
-def _variables(pairs: list[str]) -> dict[str, str]:
-    found = (pair.partition("=") for pair in pairs)
-    return {name: value for name, mark, value in found if mark}
+def _read_variables(pairs: list[str]) -> dict[str, str]:
+    pieces = (pair.partition("=") for pair in pairs)
+    return {name: value for name, mark, value in pieces if mark}

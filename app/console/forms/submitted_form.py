@@ -25,7 +25,10 @@ async def read_form(request: Request, *, max_part_size: int) -> FormData:
     Raise UnsupportedMediaType for a form that is not in UTF-8, and BadRequest for too many fields.
     """
     check_charset(request)
-    if _media_type(request) == _URL_ENCODED and len(body := await request.body()) > _LARGE:
+    if (
+        parse_essence(request.headers.get("content-type", "")) == _URL_ENCODED
+        and len(body := await request.body()) > _LARGE
+    ):
         return await asyncio.to_thread(_decode, body)
     return await request.form(max_fields=MAX_FIELDS, max_part_size=max_part_size)
 

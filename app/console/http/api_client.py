@@ -162,9 +162,9 @@ class ApiClient:
             elif message["type"] == "http.response.body":
                 parts.append(message.get("body", b""))
 
-        scope, content = self._scope(method, path, query, json, body, headers)
+        scope, content = self._build_scope(method, path, query, json, body, headers)
         try:
-            await self._app(scope, _receiving(content, receive_more), send)
+            await self._app(scope, _build_receive(content, receive_more), send)
         finally:
             done.set()
         self._require_confirmed()
@@ -194,11 +194,11 @@ class ApiClient:
             await abandoned.wait()
             return {"type": "http.disconnect"}
 
-        scope, content = self._scope(method, path, query, json, None, headers)
+        scope, content = self._build_scope(method, path, query, json, None, headers)
 
         async def run() -> None:
             try:
-                await self._app(scope, _receiving(content, receive_more), messages.put)
+                await self._app(scope, _build_receive(content, receive_more), messages.put)
             finally:
                 await messages.put(None)
 
@@ -231,7 +231,7 @@ class ApiClient:
         if self._was_rejected:
             raise ConfirmationRequired
 
-    def _scope(
+    def _build_scope(
         self,
         method: str,
         path: str,
@@ -247,7 +247,7 @@ class ApiClient:
         }
         content = body or b""
         if json is not None:
-            content = _json_bytes(json)
+            content = _write_json(json)
             sent["content-type"] = "application/json"
         if content or method in ("POST", "PUT", "PATCH"):
             sent["content-length"] = str(len(content))
@@ -264,9 +264,9 @@ class ApiClient:
             "scheme": outer.get("scheme", "http"),
             "path": root + unquote(path),
             "raw_path": (root + path).encode("ascii"),
-            "query_string": _encoded(query).encode("ascii"),
+            "query_string": _encode_query(query).encode("ascii"),
             "root_path": root,
-            "headers": [(name.encode("latin-1"), _header_bytes(value)) for name, value in sent.items()],
+            "headers": [(name.encode("latin-1"), _encode_header(value)) for name, value in sent.items()],
             "client": outer.get("client"),
             "server": outer.get("server"),
             "state": state,
@@ -299,25 +299,25 @@ def path_of(*segments: str) -> str:
     return "/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
-def _encoded(query: Query) -> str:
+def _encode_query(query: Query) -> str:
     """Return a query string without the parameters that are None or empty; a list is repeated."""
     pairs: Iterable[tuple[str, Any]] = query.items() if isinstance(query, Mapping) else query
     flat: list[tuple[str, str]] = []
     for name, value in pairs:
         values = value if isinstance(value, list | tuple) else (value,)
-        flat += [(name, _text(one)) for one in values if one is not None and one != ""]
+        flat += [(name, _write_text(one)) for one in values if one is not None and one != ""]
     return urlencode(flat, quote_via=quote)
 
 
-def _json_bytes(value: Any) -> bytes:
+def _write_json(value: Any) -> bytes:
     try:
-        return exact_json.dumps_strictly(value)
+        return exact_json.dump_strictly(value)
     except TypeError:
         # Integers beyond 64 bits, lone surrogates: the API says what is wrong with them.
         return standard_json.dumps(value).encode("ascii")
 
 
-def _header_bytes(value: str) -> bytes:
+def _encode_header(value: str) -> bytes:
     """Return the value of a header field; of what somebody typed, the API judges the characters."""
     try:
         return value.encode("latin-1")
@@ -325,11 +325,11 @@ def _header_bytes(value: str) -> bytes:
         return value.encode(errors="replace")
 
 
-def _text(value: Any) -> str:
+def _write_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _receiving(content: bytes, then: Any) -> Any:
+def _build_receive(content: bytes, then: Any) -> Any:
     """Return an ASGI `receive` that gives the whole body first, and waits after it."""
     is_sent = False
 

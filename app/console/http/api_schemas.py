@@ -13,8 +13,8 @@ async def api_components(page: Page) -> Json:
     """Return the components of the API's OpenAPI document, by name."""
     # In a thread: its first reader builds the document, which takes half a second.
     document: Json = await asyncio.to_thread(page.request.app.openapi)
-    found: Json = document["components"]["schemas"]
-    return found
+    components: Json = document["components"]["schemas"]
+    return components
 
 
 def without_null(member: Mapping[str, Any]) -> Json:

@@ -39,7 +39,7 @@ class ApiStreamResponse(Response):
         writer = ResponseWriter(send, clock=streams.clock, stall=streams.stall)
         try:
             with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
-                async with self._opened() as response:
+                async with self._open_stream() as response:
                     self.headers.update(self.headers_of(response))
                     await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                     await self.forward(response, writer)
@@ -59,5 +59,5 @@ class ApiStreamResponse(Response):
             await writer.write(part)
         await writer.write(b"", more=False)
 
-    def _opened(self) -> Any:
+    def _open_stream(self) -> Any:
         return self.page.api.stream("GET", self._path, query=self._query, headers=self._sent_headers)

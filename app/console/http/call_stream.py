@@ -118,14 +118,16 @@ class CallRowStream(ApiStreamResponse):
                     await asyncio.sleep(COLLECT_SECONDS)
                 last, calls, left_out = collected.take()
                 if calls:
-                    await writer.write(server_sent_event("rows", self._rows(calls, left_out), event_id=last))
+                    await writer.write(
+                        server_sent_event("rows", self._render_rows(calls, left_out), event_id=last)
+                    )
                 elif collected.has_ended:
                     await writer.write(self._end_event(collected.problem), more=False)
                     return
         finally:
             reading.cancel()
 
-    def _rows(self, calls: list[dict[str, Any]], left_out: int) -> str:
+    def _render_rows(self, calls: list[dict[str, Any]], left_out: int) -> str:
         page = self.page
         return template(self.rows, page.language).render(
             root=page.root, calls=calls, left_out=left_out, **self.context()

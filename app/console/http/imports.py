@@ -55,6 +55,6 @@ def problem_of_import(state: dict[str, Any]) -> ApiProblem | None:
 
 def problem_from(status: int, problem: dict[str, Any]) -> ApiProblem:
     """Return problem details that are part of a result as the problem that a request would have raised."""
-    made = ApiProblem(ApiResponse(status, _NO_HEADERS, b""))
-    made.problem = problem
-    return made
+    problem_of_api = ApiProblem(ApiResponse(status, _NO_HEADERS, b""))
+    problem_of_api.problem = problem
+    return problem_of_api

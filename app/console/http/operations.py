@@ -28,10 +28,10 @@ class Operations:
     @classmethod
     def of(cls, app: Any) -> "Operations":
         """Return the operations of an application, read once."""
-        found = cls._made.get(app)
-        if found is None:
-            found = cls._made[app] = cls(cast("FastAPI", app))
-        return found
+        operations = cls._made.get(app)
+        if operations is None:
+            operations = cls._made[app] = cls(cast("FastAPI", app))
+        return operations
 
     def allowed(self, operation: str, principal: Principal) -> bool:
         """Return whether the scopes of a principal allow an operation; raise KeyError for an unknown one."""

@@ -132,7 +132,7 @@ class Page:
         self, name: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any
     ) -> Response:
         """Return a template as the response, or only its block that the header `X-Fragment` names."""
-        values = self._context() | context
+        values = self._build_context() | context
         fragment = self.request.headers.get("x-fragment")
         html = render_block(name, fragment, self.language, values) if fragment else None
         if html is None:
@@ -156,7 +156,7 @@ class Page:
             self.path, may=self.may, gettext=self.gettext, pending_approvals=self.pending_approvals
         )
 
-    def _context(self) -> dict[str, Any]:
+    def _build_context(self) -> dict[str, Any]:
         return {
             "page": self,
             "root": self.root,
@@ -185,10 +185,10 @@ async def open_page(request: Request) -> Page | None:
     else:
         text = read_cookie(request.scope)
         session = await services.sessions.find(text) if text else None
-        found = await services.keys.principal_by_id(session.key_id) if session else None
-        if session is None or found is None:
+        principal_of_session = await services.keys.principal_by_id(session.key_id) if session else None
+        if session is None or principal_of_session is None:
             return None
-        principal = found
+        principal = principal_of_session
         undo_key = sha256(b"undo\0" + (text or "").encode()).digest()
         if request.method not in SAFE_METHODS:
             check_same_origin(request.scope, services.settings)

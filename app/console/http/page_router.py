@@ -56,14 +56,14 @@ class PageRouter:
 
     def _add(self, path: str, method: str, *, recent: bool) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
-            endpoint = _endpoint(handler, recent=recent)
+            endpoint = _build_endpoint(handler, recent=recent)
             self.routes.append(Route(path, endpoint, methods=[method], include_in_schema=False))
             return handler
 
         return register
 
 
-def _endpoint(handler: Handler, *, recent: bool) -> Callable[[Request], Awaitable[Response]]:
+def _build_endpoint(handler: Handler, *, recent: bool) -> Callable[[Request], Awaitable[Response]]:
     @functools.wraps(handler)
     async def serve(request: Request) -> Response:
         page = await open_page(request)

@@ -44,11 +44,11 @@ async def show_source(page: Page) -> Response:
     """
     draft = Draft.from_query(page.query)
     if not page.may(_REGISTER) or not (draft.is_given and draft.fits_url):
-        return _source_page(page, draft)
+        return _render_source_page(page, draft)
     import_id = page.query.get("import", "")
     state = await read_import(page, import_id) if import_id else None
     if state is None:
-        return _source_page(page, draft)
+        return _render_source_page(page, draft)
     return await _show_state(page, draft, state)
 
 
@@ -56,11 +56,11 @@ async def show_source(page: Page) -> Response:
 async def submit_source(page: Page) -> Response:
     """Preview the source of the form: at a URL of its own, or on this page where it may not be in a URL."""
     try:
-        draft = await _draft(page, await page.form())
+        draft = await _read_draft(page, await page.form())
     except DraftLost:
-        return _source_page(page, Draft(), lost=True, status=422)
+        return _render_source_page(page, Draft(), lost=True, status=422)
     if not draft.is_given:
-        return _source_page(page, draft, missing=True, status=422)
+        return _render_source_page(page, draft, missing=True, status=422)
     if draft.fits_url:
         return await _preview(page, draft)
     # The form of a preview has its import, too; that of the progress waits for one.
@@ -74,9 +74,9 @@ async def add_provider(page: Page) -> Response:
     """Register the provider with the credentials of the form."""
     form = await page.form()
     try:
-        draft = await _draft(page, form)
+        draft = await _read_draft(page, form)
     except DraftLost:
-        return _source_page(page, Draft(), lost=True, status=422)
+        return _render_source_page(page, Draft(), lost=True, status=422)
     if draft.redirect_origin and not await page.is_recent():
         # Credentials go to that origin, too.
         raise ConfirmationRequired
@@ -96,7 +96,7 @@ async def add_provider(page: Page) -> Response:
         problem = error
     if problem is not None:
         if seen is None or "tools" not in preview:
-            return await _source_problem(page, draft, problem)
+            return await _render_source_problem(page, draft, problem)
         return await _preview_page(page, draft, seen, problem=problem, values=given, status=problem.status)
     if state["state"] == "running" or "entries" in state["result"]:
         return page.redirect(f"/console/imports/{state['id']}")
@@ -108,14 +108,14 @@ async def show_done(page: Page) -> Response:
     """Show what was added: tools to try, what is missing, and a key for an agent."""
     name = page.query.get("provider", "")
     provider = await page.api.get(path_of("providers", name))
-    tools = await _tools(page, name) if page.may("GET /tools") else []
+    tools = await _list_tools(page, name) if page.may("GET /tools") else []
     missing = set(missing_slots(provider))
     changing = [one for one in tools if one["enabled"] and not one["annotations"]["read_only"]]
     return page.render(
         "add_done.html",
         provider=provider,
         tools=tools,
-        tried=await _tried(page, tools, missing),
+        tried=await _choose_tried(page, tools, missing),
         changing=changing,
         missing=sorted(missing),
     )
@@ -126,7 +126,7 @@ async def disable_changing_tools(page: Page) -> Response:
     """Disable the tools of a provider that change something."""
     name = str((await page.form()).get("provider", ""))
     changing = [
-        one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
+        one for one in await _list_tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
     ]
     named = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
     # Without such a tool, the API is asked whether the key may change tools at all.
@@ -137,20 +137,20 @@ async def disable_changing_tools(page: Page) -> Response:
     )
 
 
-async def _draft(page: Page, form: FormData) -> Draft:
+async def _read_draft(page: Page, form: FormData) -> Draft:
     return await Draft.from_form(form, vault=page.services.vault, key_id=page.principal.key_id)
 
 
-def _source_page(page: Page, draft: Draft, *, status: int = 200, **context: Any) -> Response:
+def _render_source_page(page: Page, draft: Draft, *, status: int = 200, **context: Any) -> Response:
     given = {"problem": None, "errors": {}, "missing": False, "lost": False, "sealed": "", **context}
     return page.render("add.html", status=status, draft=draft, sources=_SOURCES, **given)
 
 
-async def _source_problem(page: Page, draft: Draft, problem: ApiProblem) -> Response:
+async def _render_source_problem(page: Page, draft: Draft, problem: ApiProblem) -> Response:
     """Return the form with what the API says about the source; its document stays in the form."""
     sealed = "" if draft.fits_url else await draft.sealed(page.services.vault, page.principal.key_id)
-    return _source_page(
-        page, draft, status=problem.status, problem=problem, errors=_by_field(problem), sealed=sealed
+    return _render_source_page(
+        page, draft, status=problem.status, problem=problem, errors=_group_by_field(problem), sealed=sealed
     )
 
 
@@ -160,7 +160,7 @@ async def _preview(page: Page, draft: Draft) -> Response:
         request = await asyncio.to_thread(draft.request, draft.name or draft.proposed_name())
         state = await start_import(page, "/providers/preview", **request)
     except ApiProblem as problem:
-        return await _source_problem(page, draft, problem)
+        return await _render_source_problem(page, draft, problem)
     if draft.fits_url and state["id"] is not None:
         return page.redirect("/console/add", {**draft.as_query(), "import": state["id"]})
     return await _show_state(page, draft, state)
@@ -173,7 +173,7 @@ async def _show_state(page: Page, draft: Draft, state: Mapping[str, Any]) -> Res
         return page.render("add_progress.html", draft=draft, state=state, sealed=sealed)
     problem = problem_of_import(dict(state))
     if problem is not None:
-        return await _source_problem(page, draft, problem)
+        return await _render_source_problem(page, draft, problem)
     return await _preview_page(page, draft, state)
 
 
@@ -193,7 +193,7 @@ async def _preview_page(
     if "entries" in result:
         return page.render("add_batch.html", batch=BatchView(result), status=status, **common)
     name = draft.name or await _free_name(page, legal_name(result["title"] or draft.proposed_name()))
-    errors = [] if problem is None else [_below_credentials(one) for one in problem.field_errors]
+    errors = [] if problem is None else [_move_below_credentials(one) for one in problem.field_errors]
     may_store = page.may("PUT /providers/{name}/credentials/{slot}")
     forms = await CredentialForms.load(page, result["slots"] if may_store else [])
     return page.render(
@@ -204,7 +204,7 @@ async def _preview_page(
         name_taken=bool(draft.name and result["exists"]),
         slots=forms.views(values, [one for one in errors if one is not None], submission),
         may_store=may_store,
-        errors={} if problem is None else _by_field(problem),
+        errors={} if problem is None else _group_by_field(problem),
         commands=draft.commands(name, result["slots"]),
         **common,
     )
@@ -214,56 +214,56 @@ async def _free_name(page: Page, name: str) -> str:
     """Return the name, with a number behind it where there is a provider of this name."""
     for number in range(1, 10):
         proposed = name if number == 1 else f"{name[:47]}-{number}"
-        found = await page.api.send("GET", path_of("providers", proposed), check=False)
-        if found.status == 404:
+        response = await page.api.send("GET", path_of("providers", proposed), check=False)
+        if response.status == 404:
             return proposed
-        if found.status != 200:
+        if response.status != 200:
             break
     return name
 
 
-async def _tools(page: Page, provider: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+async def _list_tools(page: Page, provider: str) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = []
     cursor: str | None = None
-    while len(found) < _MAX_LISTED:
+    while len(tools) < _MAX_LISTED:
         query = {"provider": provider, "limit": _PAGE, "cursor": cursor}
         answer = await page.api.get("/tools", query)
-        found += answer["items"]
+        tools += answer["items"]
         cursor = answer["next_cursor"]
         if cursor is None:
             break
-    return found
+    return tools
 
 
-async def _tried(page: Page, tools: list[dict[str, Any]], missing: set[str]) -> list[dict[str, Any]]:
+async def _choose_tried(page: Page, tools: list[dict[str, Any]], missing: set[str]) -> list[dict[str, Any]]:
     """Return the tools that are easiest to try: they change nothing, and need no absent credential."""
     ranked: list[tuple[int, int, dict[str, Any]]] = []
-    candidates = [one for one in tools if one["enabled"] and not one["deprecated"]]
-    for tool in sorted(candidates, key=lambda one: not one["annotations"]["read_only"])[:30]:
+    candidates = [candidate for candidate in tools if candidate["enabled"] and not candidate["deprecated"]]
+    for tool in sorted(candidates, key=lambda candidate: not candidate["annotations"]["read_only"])[:30]:
         details = await page.api.get(path_of("tools", tool["name"]))
         alternatives = details["security"]
         is_locked = bool(alternatives) and all(
-            any(slot["slot"] in missing for slot in one) for one in alternatives
+            any(slot["slot"] in missing for slot in candidate) for candidate in alternatives
         )
         required = len(details["inputs"].get("required") or ())
         ranked.append((2 * is_locked + (not tool["annotations"]["read_only"]), required, tool))
-    ranked.sort(key=lambda one: one[:2])
+    ranked.sort(key=lambda candidate: candidate[:2])
     return [tool for _, _, tool in ranked[:_TRIED]]
 
 
-def _by_field(problem: ApiProblem) -> dict[str, str]:
+def _group_by_field(problem: ApiProblem) -> dict[str, str]:
     """Return the texts of field errors by the names of the fields of these forms."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for error in problem.field_errors:
         name = str(error.get("pointer", "")).removeprefix("#").strip("/").removeprefix("options/")
         name = {"source/url": "url", "server_variables": "server"}.get(name, name)
-        found[name] = " ".join(filter(None, (found.get(name), str(error.get("detail", "")))))
-    if problem.status == 409 and "name" not in found:
-        found["name"] = problem.detail
-    return found
+        texts[name] = " ".join(filter(None, (texts.get(name), str(error.get("detail", "")))))
+    if problem.status == 409 and "name" not in texts:
+        texts["name"] = problem.detail
+    return texts
 
 
-def _below_credentials(error: Mapping[str, Any]) -> dict[str, Any] | None:
+def _move_below_credentials(error: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an error with its pointer below the credentials; None for one of another part."""
     pointer = str(error.get("pointer", "")).removeprefix("#")
     if not pointer.startswith("/credentials/"):

@@ -71,9 +71,9 @@ async def remove_requirement(page: Page) -> Response:
 @router.get("/console/approvals/{id}")
 async def show_approval(page: Page) -> Response:
     """Show an approval with what it is about."""
-    response = await page.api.send("GET", _path(page.parameter("id")))
+    response = await page.api.send("GET", _build_path(page.parameter("id")))
     # The numbers of arguments keep their digits.
-    approval = exact_json.loads_exactly(response.body)
+    approval = exact_json.load_exactly(response.body)
     context = await _call_context(page, approval) if approval["kind"] == "call" else {}
     hidden = [*(approval["hidden"] or ()), *context.pop("hidden", ())]
     return page.render(
@@ -94,7 +94,7 @@ async def decide_one(page: Page) -> Response:
     """Approve or reject one, and show it as it is afterwards."""
     approval_id = page.parameter("id")
     form = await page.form()
-    decision, back = str(form.get("decision", "")), f"/console{_path(approval_id)}"
+    decision, back = str(form.get("decision", "")), f"/console{_build_path(approval_id)}"
     if decision not in _NOTICES:
         return page.redirect(back)
     await _decide(page, approval_id, decision, str(form.get("comment", "")))
@@ -115,17 +115,17 @@ async def _list(
         "cursor": page.query.get("cursor"),
         "limit": _PENDING_PAGE_SIZE if state == "pending" else PAGE_SIZE,
     }
-    found = await page.api.get("/approvals", query)
-    ids = [one["id"] for one in found["items"] if state == "pending" or one["decisions"]]
-    details = await asyncio.gather(*(page.api.send("GET", _path(one), check=False) for one in ids))
+    approvals = await page.api.get("/approvals", query)
+    ids = [one["id"] for one in approvals["items"] if state == "pending" or one["decisions"]]
+    details = await asyncio.gather(*(page.api.send("GET", _build_path(one), check=False) for one in ids))
     read = {
         one["id"]: one
-        for one in (exact_json.loads_exactly(shown.body) for shown in details if shown.status == 200)
+        for one in (exact_json.load_exactly(shown.body) for shown in details if shown.status == 200)
     }
     return page.render(
         "approvals.html",
         status=status,
-        approvals=found,
+        approvals=approvals,
         state=state,
         kinds=_KINDS,
         states=STATES,
@@ -133,19 +133,21 @@ async def _list(
         decided=decided,
         details=read,
         # What could not be read is not decided about here.
-        decisions={one for item in found["items"] if item["id"] in read for one in item["decisions"]},
+        decisions={one for item in approvals["items"] if item["id"] in read for one in item["decisions"]},
     )
 
 
 async def _list_requirements(page: Page, *, problem: ApiProblem | None = None) -> Response:
     query = {name: page.query.get(name) for name in ("q", "provider", "cursor")}
-    found = await page.api.get("/approval-requirements", {**query, "limit": PAGE_SIZE})
+    requirements = await page.api.get("/approval-requirements", {**query, "limit": PAGE_SIZE})
     status = 200 if problem is None else problem.status
-    return page.render("approval_requirements.html", status=status, requirements=found, problem=problem)
+    return page.render(
+        "approval_requirements.html", status=status, requirements=requirements, problem=problem
+    )
 
 
 async def _decide(page: Page, approval_id: str, decision: str, comment: str) -> None:
-    await page.api.post(f"{_path(approval_id)}/{decision}", {"comment": comment})
+    await page.api.post(f"{_build_path(approval_id)}/{decision}", {"comment": comment})
 
 
 async def _call_context(page: Page, approval: dict[str, Any]) -> dict[str, Any]:
@@ -158,18 +160,18 @@ async def _call_context(page: Page, approval: dict[str, Any]) -> dict[str, Any]:
         tool = await page.api.send("GET", path, check=False)
         context["tool"] = tool.json() if tool.status == 200 else None
     if approval["state"] == "pending" and page.may("GET /approvals/{id}/request"):
-        described = await page.api.send("GET", f"{_path(approval['id'])}/request", check=False)
+        described = await page.api.send("GET", f"{_build_path(approval['id'])}/request", check=False)
         if described.status == 200:
-            found = exact_json.loads_exactly(described.body)
-            context["hidden"] = found["hidden"]
-            if found["request"] is not None:
-                context["request"] = highlighted(json_text(found["request"]))
+            preview = exact_json.load_exactly(described.body)
+            context["hidden"] = preview["hidden"]
+            if preview["request"] is not None:
+                context["request"] = highlighted(json_text(preview["request"]))
         else:
             context["request_problem"] = ApiProblem(described)
     return context
 
 
-def _path(approval_id: str) -> str:
+def _build_path(approval_id: str) -> str:
     """Return the path of the API of an approval."""
     return path_of("approvals", _parse_id(approval_id))
 

@@ -61,7 +61,7 @@ async def list_calls(page: Page) -> Response:
         "left_out": 0,
     }
     if page.request.headers.get("x-fragment") == "choices":
-        return page.render("calls.html", **context | {"choices": await _choices(page, selection)})
+        return page.render("calls.html", **context | {"choices": await _list_choices(page, selection)})
     try:
         context["found"], context["charts"] = await asyncio.gather(
             page.api.get("/calls", selection.query(limit=PAGE_SIZE, cursor=cursor)),
@@ -107,7 +107,7 @@ async def show_bodies(page: Page) -> Response:
         return await _show(page, envelope=shown_text(response.body.decode(errors="replace")))
     found = response.json()
     bodies = {name: shown_body(found[name]) for name in ("arguments", "presets", "result")}
-    return await _show(page, bodies=bodies, arguments=_json_text(found["arguments"]))
+    return await _show(page, bodies=bodies, arguments=_get_json_text(found["arguments"]))
 
 
 async def _show(page: Page, **more: Any) -> Response:
@@ -117,7 +117,7 @@ async def _show(page: Page, **more: Any) -> Response:
         "call": call,
         "began": began,
         "ended": began + timedelta(milliseconds=call["duration_ms"]),
-        "problem_type": await _problem_type(page, call["outcome"]),
+        "problem_type": await _find_problem_type(page, call["outcome"]),
         "may_read_bodies": page.may(_BODIES),
         "traces": page.services.settings.otel_exporter_otlp_endpoint is not None,
         "bodies": None,
@@ -137,34 +137,36 @@ def _call_path(page: Page) -> str:
         return path_of("calls", str(UUID(int=0)))
 
 
-async def _problem_type(page: Page, outcome: str) -> Any:
+async def _find_problem_type(page: Page, outcome: str) -> Any:
     """Return what the API says about a kind of problem; None for an outcome that is none."""
-    found = await page.api.send("GET", path_of("problems", outcome), check=False)
-    return found.json() if found.status == 200 else None
+    response = await page.api.send("GET", path_of("problems", outcome), check=False)
+    return response.json() if response.status == 200 else None
 
 
 async def read_charts(page: Page, selection: CallSelection) -> CallCharts:
     """Return the charts of a selection; raise ApiProblem for a period that is none."""
-    found = await page.api.get("/stats", selection.statistics_query(limit=0))
-    period = Period(parsed_time(found["since"]), parsed_time(found["until"]), STEPS[selection.interval])
-    points = found["other"]["points"] if found["other"] else []
+    statistics = await page.api.get("/stats", selection.statistics_query(limit=0))
+    period = Period(
+        parsed_time(statistics["since"]), parsed_time(statistics["until"]), STEPS[selection.interval]
+    )
+    points = statistics["other"]["points"] if statistics["other"] else []
     return CallCharts(
-        found["totals"],
+        statistics["totals"],
         bar_chart(period, points, language=page.language),
         line_chart(period, points, language=page.language),
     )
 
 
-async def _choices(page: Page, selection: CallSelection) -> dict[str, list[tuple[str, str]]]:
+async def _list_choices(page: Page, selection: CallSelection) -> dict[str, list[tuple[str, str]]]:
     """Return what was called in the period, as suggestions for the filters: values and their names."""
     period = {"interval": "day", "since": selection.since, "until": selection.until, "limit": 50}
     groups = {"tool": "tool", "provider": "provider", "key_id": "key", "outcome": "outcome"}
-    found = await asyncio.gather(
+    responses = await asyncio.gather(
         *(page.api.get("/stats", {**period, "group": group}) for group in groups.values())
     )
     return {
         name: [(one["value"], one["key_name"] or one["value"]) for one in stats["series"] if one["value"]]
-        for name, stats in zip(groups, found, strict=True)
+        for name, stats in zip(groups, responses, strict=True)
     }
 
 
@@ -194,6 +196,6 @@ def shown_text(text: str) -> Markup:
         return visible(text)
 
 
-def _json_text(body: Mapping[str, Any] | None) -> str | None:
+def _get_json_text(body: Mapping[str, Any] | None) -> str | None:
     """Return whole arguments as they can be sent again; None where they were not recorded, or cut."""
     return None if body is None or body["truncated"] else body["text"]

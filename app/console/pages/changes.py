@@ -42,7 +42,7 @@ async def list_changes(page: Page) -> Response:
     follows = page.query.get("follow") == "1"
     context: dict[str, Any] = {
         "follows": follows,
-        "filters": _filters(page),
+        "filters": _read_filters(page),
         "selected": {name: page.query.get(name) for name in (*_FILTERS, *_TIMES, "q")},
         "object_types": OBJECT_TYPES,
         "actions": ACTIONS,
@@ -50,7 +50,7 @@ async def list_changes(page: Page) -> Response:
         "found": {"items": [], "next_cursor": None, "total": None},
         **row_context(page),
     }
-    query = {**_selection(page), "cursor": page.query.get("cursor"), "limit": PAGE_SIZE}
+    query = {**_read_selection(page), "cursor": page.query.get("cursor"), "limit": PAGE_SIZE}
     try:
         context["found"] = await page.api.get("/events", query)
         context["names"] = await actor_names(page, context["found"]["items"])
@@ -65,13 +65,13 @@ async def list_changes(page: Page) -> Response:
 @router.get("/console/changes.csv")
 async def export_changes(page: Page) -> Response:
     """Pass on the events of a selection as the API writes them as CSV."""
-    return ApiStreamResponse(page, "/events.csv", {**_selection(page), "limit": _CSV_ROWS})
+    return ApiStreamResponse(page, "/events.csv", {**_read_selection(page), "limit": _CSV_ROWS})
 
 
 @router.get("/console/changes/stream")
 async def stream_changes(page: Page) -> Response:
     """Stream new events as rows of HTML, with the filters of the URL."""
-    return ChangeRowStream(page, _filters(page))
+    return ChangeRowStream(page, _read_filters(page))
 
 
 class ChangeRowStream(CallRowStream):
@@ -90,7 +90,7 @@ def row_context(page: Page) -> dict[str, Any]:
     """Return what the template of the rows needs: functions that describe an event."""
 
     def object_url(event: Mapping[str, Any]) -> str:
-        return _object_url(page, event)
+        return _find_object_url(page, event)
 
     def before_and_after(event: Mapping[str, Any]) -> list[dict[str, Any]]:
         return changed_values(event["detail"], page)
@@ -112,12 +112,12 @@ def changed_values(detail: Mapping[str, Any], page: Page) -> list[dict[str, Any]
     before, after = detail.get("before"), detail.get("after")
     if not isinstance(before, dict) or not isinstance(after, dict):
         return []
-    found = []
+    changes = []
     for change in json_changes(before, after):
         words = None
         if isinstance(change.before, str) and isinstance(change.after, str):
             words = word_diff(change.before[:_MAX_LENGTH], change.after[:_MAX_LENGTH], gettext=page.gettext)
-        found.append(
+        changes.append(
             {
                 "name": change.pointer.lstrip("/"),
                 "kind": change.kind,
@@ -126,7 +126,7 @@ def changed_values(detail: Mapping[str, Any], page: Page) -> list[dict[str, Any]
                 "words": words,
             }
         )
-    return found
+    return changes
 
 
 def other_details(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,11 +155,11 @@ async def actor_names(page: Page, events: Sequence[Mapping[str, Any]]) -> dict[s
         return {}
     actors = list(dict.fromkeys(one["actor"] for one in events if len(one["actor"]) == _KEY_ID_LENGTH))
     paths = [path_of("keys", one) for one in actors[:_MAX_NAMES]]
-    found = await asyncio.gather(*(page.api.send("GET", path, check=False) for path in paths))
-    return {one["id"]: one["name"] for one in (each.json() for each in found if each.status == 200)}
+    responses = await asyncio.gather(*(page.api.send("GET", path, check=False) for path in paths))
+    return {one["id"]: one["name"] for one in (each.json() for each in responses if each.status == 200)}
 
 
-def _object_url(page: Page, event: Mapping[str, Any]) -> str:
+def _find_object_url(page: Page, event: Mapping[str, Any]) -> str:
     """Return the page of the object of an event; "" where there is none, or the key may not read it."""
     kind, name = event["object_type"], event["object_name"]
     pages = {
@@ -176,17 +176,17 @@ def _object_url(page: Page, event: Mapping[str, Any]) -> str:
     return page.url(f"/console/{folder}/{quote(name, safe='')}")
 
 
-def _filters(page: Page) -> dict[str, str]:
+def _read_filters(page: Page) -> dict[str, str]:
     return {name: page.query[name] for name in _FILTERS if page.query.get(name)}
 
 
-def _selection(page: Page) -> dict[str, Any]:
+def _read_selection(page: Page) -> dict[str, Any]:
     """Return the parameters of `GET /events` for the URL of a page; times without an offset are in UTC."""
-    times = {name: _time(page.query[name]) for name in _TIMES if page.query.get(name)}
-    return {**_filters(page), **times, "q": page.query.get("q")}
+    times = {name: _read_time(page.query[name]) for name in _TIMES if page.query.get(name)}
+    return {**_read_filters(page), **times, "q": page.query.get("q")}
 
 
-def _time(text: str) -> str:
+def _read_time(text: str) -> str:
     if not _LOCAL_TIME.fullmatch(text):
         return text
     return text + ("Z" if text.count(":") == 2 else ":00Z")

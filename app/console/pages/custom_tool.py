@@ -25,7 +25,7 @@ _EXAMPLE = """{
 @router.get("/console/add/tool")
 async def show_custom_tool(page: Page) -> Response:
     """Show the form of a custom tool."""
-    return _page(page, {"provider": page.query.get("provider", ""), "inputs": _EXAMPLE})
+    return _render_page(page, {"provider": page.query.get("provider", ""), "inputs": _EXAMPLE})
 
 
 @router.post("/console/add/tool", recent=False)
@@ -34,15 +34,15 @@ async def create_custom_tool(page: Page) -> Response:
     form = await page.form()
     given = {name: str(form.get(name, "")).strip() for name in _FIELDS}
     errors: dict[str, str] = {}
-    inputs = _json(page, given["inputs"] or "{}", "inputs", errors)
+    inputs = _read_json(page, given["inputs"] or "{}", "inputs", errors)
     template: Any = {"http_method": given["method"] or "GET", "url": given["url"]}
     if given["template"]:
-        template = _json(page, given["template"], "template", errors)
+        template = _read_json(page, given["template"], "template", errors)
     elif not given["url"]:
         errors["url"] = page.gettext("Enter the URL that the tool calls.")
     if errors:
-        given["template"] = _shown_template(given["template"], template)
-        return _page(page, given, errors=errors, status=422)
+        given["template"] = _mask_template(given["template"], template)
+        return _render_page(page, given, errors=errors, status=422)
     body = {
         "provider": given["provider"],
         "name": given["name"],
@@ -51,14 +51,16 @@ async def create_custom_tool(page: Page) -> Response:
         "call_template": template,
     }
     try:
-        made = await page.api.post("/tools", body)
+        created = await page.api.post("/tools", body)
     except ApiProblem as problem:
-        given["template"] = _shown_template(given["template"], template)
-        return _page(page, given, problem=problem, errors=_by_field(problem), status=problem.status)
-    return page.redirect(f"/console/tools/{made['name']}", notice=Notice("created"))
+        given["template"] = _mask_template(given["template"], template)
+        return _render_page(
+            page, given, problem=problem, errors=_group_by_field(problem), status=problem.status
+        )
+    return page.redirect(f"/console/tools/{created['name']}", notice=Notice("created"))
 
 
-def _page(
+def _render_page(
     page: Page,
     values: dict[str, str],
     *,
@@ -72,7 +74,7 @@ def _page(
     )
 
 
-def _shown_template(text: str, template: Any) -> str:
+def _mask_template(text: str, template: Any) -> str:
     """Return the text of a call template without its secrets, which are no part of a page."""
     if not text or template is None:
         return text
@@ -91,7 +93,7 @@ def _without_secrets(value: Any) -> Any:
     return value
 
 
-def _json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:
+def _read_json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:
     try:
         return read_json(text)
     except Unreadable as error:
@@ -99,8 +101,8 @@ def _json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:
         return None
 
 
-def _by_field(problem: ApiProblem) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _group_by_field(problem: ApiProblem) -> dict[str, str]:
+    texts: dict[str, str] = {}
     for error in problem.field_errors:
         pointer = str(error.get("pointer", "")).removeprefix("#").strip("/")
         name = pointer.partition("/")[0]
@@ -109,5 +111,5 @@ def _by_field(problem: ApiProblem) -> dict[str, str]:
             if pointer.startswith("call_template/url")
             else {"call_template": "template"}.get(name, name)
         )
-        found[name] = " ".join(filter(None, (found.get(name), str(error.get("detail", "")))))
-    return found
+        texts[name] = " ".join(filter(None, (texts.get(name), str(error.get("detail", "")))))
+    return texts

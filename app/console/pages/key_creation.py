@@ -113,13 +113,13 @@ class _UnknownTools(Exception):
 
 
 async def _create_toolset(page: Page, form: KeyForm, once: dict[str, str]) -> dict[str, Any]:
-    made: dict[str, Any] = (
+    created: dict[str, Any] = (
         await page.api.send("POST", "/toolsets", json=form.toolset_body(), headers=once)
     ).json()
-    if made["problems"]:
-        await _delete_toolset(page, made)
-        raise _UnknownTools(" ".join(f"{one['name']}: {one['detail']}" for one in made["problems"]))
-    return made
+    if created["problems"]:
+        await _delete_toolset(page, created)
+        raise _UnknownTools(" ".join(f"{one['name']}: {one['detail']}" for one in created["problems"]))
+    return created
 
 
 async def _delete_toolset(page: Page, toolset: dict[str, Any]) -> None:
@@ -156,8 +156,8 @@ async def _render_form(
         me=me,
         scopes=grantable,
         roles=[role for role in ROLES if role.scopes <= held],
-        toolsets=await _names(page, "GET /toolsets", "/toolsets"),
-        providers=await _names(page, "GET /providers", "/providers"),
+        toolsets=await _list_names(page, "GET /toolsets", "/toolsets"),
+        providers=await _list_names(page, "GET /providers", "/providers"),
         problem=problem,
         errors=errors,
         once=once_key(),
@@ -175,9 +175,9 @@ def once_header(submitted: FormData) -> dict[str, str]:
     return {"Idempotency-Key": given} if given else {}
 
 
-async def _names(page: Page, operation: str, path: str) -> list[str]:
+async def _list_names(page: Page, operation: str, path: str) -> list[str]:
     """Return the names of all items of a list, or none where there are more than CHOICES_MAX."""
     if not page.may(operation):
         return []
-    found = await page.api.get(path, {"limit": CHOICES_MAX, "sort": "name"})
-    return [] if found["next_cursor"] else [one["name"] for one in found["items"]]
+    listed = await page.api.get(path, {"limit": CHOICES_MAX, "sort": "name"})
+    return [] if listed["next_cursor"] else [one["name"] for one in listed["items"]]

@@ -31,13 +31,13 @@ async def list_keys(page: Page) -> Response:
         "cursor": page.query.get("cursor"),
         "limit": PAGE_SIZE,
     }
-    found = await page.api.get("/keys", query)
+    keys = await page.api.get("/keys", query)
     return page.render(
         "keys.html",
-        keys=found,
+        keys=keys,
         state=state,
         sort=query["sort"],
-        words=_words(page),
+        words=_build_words(page),
         warning_words=WARNING_WORDS,
     )
 
@@ -99,5 +99,5 @@ async def _show(page: Page, *, status: int = 200, revoke_error: str = "") -> Res
     )
 
 
-def _words(page: Page) -> Any:
+def _build_words(page: Page) -> Any:
     return lambda scopes: scopes_in_words(scopes, page.gettext)

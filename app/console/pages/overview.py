@@ -85,9 +85,9 @@ async def show_overview(page: Page) -> Response:
         if not providers["items"]:
             return page.render("overview_first.html")
     day, attention, build = await asyncio.gather(
-        _section(_calls_of_day(page) if page.may("GET /stats") else None),
-        _attention(page),
-        _section(_build(page) if page.may("GET /metrics") else None),
+        _read_section(_read_calls_of_day(page) if page.may("GET /stats") else None),
+        _list_attention(page),
+        _read_section(_build(page) if page.may("GET /metrics") else None),
     )
     if day is not None:
         attention += _search(page, day.search)
@@ -96,7 +96,7 @@ async def show_overview(page: Page) -> Response:
     )
 
 
-async def _section(reading: Awaitable[Any] | None) -> Any:
+async def _read_section(reading: Awaitable[Any] | None) -> Any:
     """Return what was read; None where it could not be, or is not to be."""
     if reading is None:
         return None
@@ -108,7 +108,7 @@ async def _section(reading: Awaitable[Any] | None) -> Any:
         return None
 
 
-async def _calls_of_day(page: Page) -> CallsOfDay:
+async def _read_calls_of_day(page: Page) -> CallsOfDay:
     now = datetime.now(UTC)
     since = whole_intervals(now, _DAY, "hour")
     week_ago = now - _WEEK
@@ -124,7 +124,7 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
         stats(interval="hour", since=(since - _WEEK).isoformat(), until=hour_ago.isoformat(), limit=0),
         stats(interval="minute", since=hour_ago.isoformat(), until=week_ago.isoformat(), limit=0)
         if week_ago - hour_ago >= timedelta(minutes=1)
-        else _nothing(),
+        else _read_nothing(),
         stats(**today, group="tool", limit=_ROWS),
         stats(**today, group="key", limit=_ROWS),
         stats(**today, group="provider", limit=_ROWS, error=True),
@@ -141,15 +141,15 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
         before=before,
         change=(calls - before) / before if before else None,
         chart=bar_chart(period, whole["other"]["points"] if whole["other"] else [], language=page.language),
-        tools=_ranked(page, tools, "tool", period),
-        keys=_ranked(page, keys, "key_id", period),
+        tools=_rank(page, tools, "tool", period),
+        keys=_rank(page, keys, "key_id", period),
         failing=[
             Ranked(
                 one["value"],
                 page.url("/console/calls", {"provider": one["value"], "error": "true"}),
                 totals.get(one["value"], 0),
                 one["totals"]["errors"],
-                _line(one["points"], period),
+                _draw_line(one["points"], period),
             )
             for one in failing["series"]
             if one["value"]
@@ -158,25 +158,25 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
     )
 
 
-async def _nothing() -> Any:
+async def _read_nothing() -> Any:
     return {"totals": {"calls": 0, "errors": 0}}
 
 
-def _ranked(page: Page, stats: Mapping[str, Any], parameter: str, period: Period) -> list[Ranked]:
+def _rank(page: Page, stats: Mapping[str, Any], parameter: str, period: Period) -> list[Ranked]:
     return [
         Ranked(
             one["key_name"] or one["value"],
             page.url("/console/calls", {parameter: one["value"]}),
             one["totals"]["calls"],
             one["totals"]["errors"],
-            _line(one["points"], period),
+            _draw_line(one["points"], period),
         )
         for one in stats["series"]
         if one["value"]
     ]
 
 
-def _line(points: Sequence[Mapping[str, Any]], period: Period) -> Sparkline:
+def _draw_line(points: Sequence[Mapping[str, Any]], period: Period) -> Sparkline:
     calls = [0] * period.count
     for point in points:
         index = period.index(parsed_time(point["at"]))
@@ -198,38 +198,40 @@ async def _build(page: Page) -> dict[str, Any]:
     }
 
 
-async def _attention(page: Page) -> list[Attention]:
+async def _list_attention(page: Page) -> list[Attention]:
     """Return what needs attention, the urgent first."""
     readers = (
-        ("GET /provider-health", _providers),
-        ("GET /stats", _missing_credentials),
-        ("GET /approvals", _approvals),
-        ("GET /keys", _keys),
+        ("GET /provider-health", _list_providers),
+        ("GET /stats", _list_missing_credentials),
+        ("GET /approvals", _describe_approvals),
+        ("GET /keys", _describe_keys),
     )
-    found = await asyncio.gather(
-        *(_section(read(page)) for operation, read in readers if page.may(operation))
+    sections = await asyncio.gather(
+        *(_read_section(read(page)) for operation, read in readers if page.may(operation))
     )
-    items = [item for part in found for item in part or ()]
+    items = [item for part in sections for item in part or ()]
     return sorted(items, key=lambda item: item.kind != "bad")
 
 
-async def _providers(page: Page) -> list[Attention]:
+async def _list_providers(page: Page) -> list[Attention]:
     pages = await asyncio.gather(
         *(page.api.get("/provider-health", {"state": state, "limit": _ROWS}) for state in _TROUBLED)
     )
-    found: dict[str, Attention] = {}
+    attentions: dict[str, Attention] = {}
     for state, listed in zip(_TROUBLED, pages, strict=True):
-        for one in listed["items"]:
-            found.setdefault(one["name"], _provider(page, one, state))
-    hidden = sum((one["total"] or one["total_at_least"] or 0) - len(one["items"]) for one in pages)
-    items = list(found.values())
+        for health in listed["items"]:
+            attentions.setdefault(health["name"], _describe_provider(page, health, state))
+    hidden = sum(
+        (health["total"] or health["total_at_least"] or 0) - len(health["items"]) for health in pages
+    )
+    items = list(attentions.values())
     if hidden > 0:
         text = page.gettext("More providers with problems: %(count)s") % {"count": hidden}
         items.append(Attention(text, "", page.url("/console/providers", {"state": "failed"})))
     return items
 
 
-def _provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
+def _describe_provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
     name = health["name"]
     open_breakers = [one["origin"] for one in health["breakers"] if one["state"] != "closed"]
     if open_breakers:
@@ -257,7 +259,7 @@ def _provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
     )
 
 
-async def _missing_credentials(page: Page) -> list[Attention]:
+async def _list_missing_credentials(page: Page) -> list[Attention]:
     """Return the providers whose calls were rejected for want of a credential within 24 hours, and that still
     exist without one.
     """
@@ -269,8 +271,8 @@ async def _missing_credentials(page: Page) -> list[Attention]:
         "since": since,
         "limit": _ROWS,
     }
-    found = await page.api.get("/stats", query)
-    series = [one for one in found["series"] if one["value"]]
+    statistics = await page.api.get("/stats", query)
+    series = [one for one in statistics["series"] if one["value"]]
     needing = await asyncio.gather(*(_needs_credential(page, one["value"]) for one in series))
     return [
         Attention(
@@ -288,32 +290,32 @@ async def _needs_credential(page: Page, provider: str) -> bool:
     if not page.may("GET /providers/{name}"):
         return False
     try:
-        found = await page.api.get(path_of("providers", provider))
+        provider_state = await page.api.get(path_of("providers", provider))
     except ApiProblem as problem:
         if problem.status == 404:
             return False
         raise
-    return not found["slots"] or any(not slot["stored"] for slot in found["slots"])
+    return not provider_state["slots"] or any(not slot["stored"] for slot in provider_state["slots"])
 
 
-async def _approvals(page: Page) -> list[Attention]:
-    found = await page.api.get("/approvals", {"state": "pending", "limit": 1, "sort": "requested_at"})
-    if not found["items"]:
+async def _describe_approvals(page: Page) -> list[Attention]:
+    approvals = await page.api.get("/approvals", {"state": "pending", "limit": 1, "sort": "requested_at"})
+    if not approvals["items"]:
         return []
-    count = found["total"] or found["total_at_least"]
+    count = approvals["total"] or approvals["total_at_least"]
     text = page.gettext("Waiting for approval: %(count)s") % {"count": count}
-    subject = found["items"][0]["subject"]
+    subject = approvals["items"][0]["subject"]
     detail = subject.get("tool") or subject.get("provider") or ""
     return [Attention(text, detail, page.url("/console/approvals", {"state": "pending"}))]
 
 
-async def _keys(page: Page) -> list[Attention]:
-    found = await page.api.get("/keys", {"state": "expiring", "sort": "expires_at", "limit": 3})
-    count = found["total"] or found["total_at_least"] or 0
+async def _describe_keys(page: Page) -> list[Attention]:
+    keys = await page.api.get("/keys", {"state": "expiring", "sort": "expires_at", "limit": 3})
+    count = keys["total"] or keys["total_at_least"] or 0
     if not count:
         return []
     text = page.gettext("Keys that expire soon: %(count)s") % {"count": count}
-    names = ", ".join(one["name"] for one in found["items"])
+    names = ", ".join(one["name"] for one in keys["items"])
     return [Attention(text, names, page.url("/console/keys", {"state": "expiring"}))]
 
 

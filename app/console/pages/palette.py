@@ -52,13 +52,13 @@ class Target:
 async def show_targets(page: Page) -> Response:
     """Show the targets for the text of the URL; a tool of exactly this name is the first one."""
     text = page.query.get("q", "").strip()
-    targets = [*_pages(page, text), *_actions(page, text)]
+    targets = [*_list_pages(page, text), *_list_actions(page, text)]
     if text:
         tools, *others = await asyncio.gather(
-            _tools(page, text),
-            _named(page, text, "toolsets", page.gettext("Toolset")),
-            _named(page, text, "providers", page.gettext("Provider")),
-            _named(page, text, "keys", page.gettext("Key")),
+            _find_tools(page, text),
+            _find_named(page, text, "toolsets", page.gettext("Toolset")),
+            _find_named(page, text, "providers", page.gettext("Provider")),
+            _find_named(page, text, "keys", page.gettext("Key")),
         )
         exact = [one for one in tools if one.label.casefold() == text.casefold()]
         rest = [one for one in tools if one not in exact]
@@ -66,14 +66,14 @@ async def show_targets(page: Page) -> Response:
     return page.render("go.html", text=text, targets=targets)
 
 
-def _pages(page: Page, text: str) -> Iterator[Target]:
+def _list_pages(page: Page, text: str) -> Iterator[Target]:
     kind = page.gettext("Page")
     for item in page.navigation():
         if text.casefold() in item.label.casefold():
             yield Target(item.label, page.root + item.path, kind)
 
 
-def _actions(page: Page, text: str) -> Iterator[Target]:
+def _list_actions(page: Page, text: str) -> Iterator[Target]:
     kind = page.gettext("Action")
     for label, path, *operations in _ACTIONS:
         shown = page.gettext(label)
@@ -81,27 +81,27 @@ def _actions(page: Page, text: str) -> Iterator[Target]:
             yield Target(shown, page.root + path, kind)
 
 
-async def _tools(page: Page, text: str) -> list[Target]:
+async def _find_tools(page: Page, text: str) -> list[Target]:
     """Return the tools that a search finds, best first; names in parts and other states are found, too."""
     kind = page.gettext("Tool")
-    found = await _read(page, "/tools/search", {"q": text[:MAX_QUERY_LENGTH], "limit": _MAX_TOOLS})
-    names = [hit["name"] for hit in found]
+    tools = await _read(page, "/tools/search", {"q": text[:MAX_QUERY_LENGTH], "limit": _MAX_TOOLS})
+    names = [hit["name"] for hit in tools]
     if len(names) < _MAX_TOOLS:
         listed = await _read(page, "/tools", {"q": text[:_MAX_TEXT], "limit": _MAX_TOOLS})
         names = list(dict.fromkeys([*names, *(tool["name"] for tool in listed)]))[:_MAX_TOOLS]
     return [Target(name, f"{page.root}/console/tools/{quote(name, safe='')}", kind) for name in names]
 
 
-async def _named(page: Page, text: str, resource: str, kind: str) -> list[Target]:
+async def _find_named(page: Page, text: str, resource: str, kind: str) -> list[Target]:
     """Return the resources of a list whose texts contain the text."""
-    found = await _read(page, f"/{resource}", {"q": text[:_MAX_TEXT], "limit": _MAX_OTHERS})
+    items = await _read(page, f"/{resource}", {"q": text[:_MAX_TEXT], "limit": _MAX_OTHERS})
     return [
         Target(
             one["name"],
             f"{page.root}/console/{resource}/{quote(one['id' if resource == 'keys' else 'name'], safe='')}",
             kind,
         )
-        for one in found
+        for one in items
     ]
 
 
@@ -110,9 +110,9 @@ async def _read(page: Page, path: str, query: Mapping[str, Any]) -> list[dict[st
     if not page.may(f"GET {path}"):
         return []
     try:
-        found: list[dict[str, Any]] = (await page.api.get(path, query))["items"]
+        items: list[dict[str, Any]] = (await page.api.get(path, query))["items"]
     except ApiProblem as problem:
         if problem.status in (403, 422):
             return []
         raise
-    return found
+    return items

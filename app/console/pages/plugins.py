@@ -19,7 +19,7 @@ _STATES: Final = ("enabled", "off")
 async def list_plugins(page: Page) -> Response:
     """List the catalogue."""
     state = page.query.get("state")
-    found = await page.api.get(
+    plugins = await page.api.get(
         "/plugins",
         {
             "q": page.query.get("q"),
@@ -30,9 +30,9 @@ async def list_plugins(page: Page) -> Response:
     )
     return page.render(
         "plugins.html",
-        plugins=found["items"],
-        next_cursor=found["next_cursor"],
-        total=found["total"],
+        plugins=plugins["items"],
+        next_cursor=plugins["next_cursor"],
+        total=plugins["total"],
         state=state,
     )
 
@@ -40,7 +40,7 @@ async def list_plugins(page: Page) -> Response:
 @router.get("/console/plugins/{name}")
 async def show_plugin(page: Page) -> Response:
     """Show what a plugin has and needs."""
-    return await _page(page)
+    return await _render_page(page)
 
 
 @router.post("/console/plugins/{name}", recent=True)
@@ -49,9 +49,9 @@ async def enable_plugin(page: Page) -> Response:
     form = await page.form()
     name = page.parameter("name")
     plugin = await page.api.get(path_of("plugins", name))
-    given, errors = _settings(page, plugin, form)
+    given, errors = _read_settings(page, plugin, form)
     if errors:
-        return await _page(page, given=given, errors=errors, status=422)
+        return await _render_page(page, given=given, errors=errors, status=422)
     credentials = {
         one["slot"]: str(form.get(f"credential.{one['slot']}", "")).strip() for one in plugin["credentials"]
     }
@@ -59,7 +59,7 @@ async def enable_plugin(page: Page) -> Response:
     try:
         await page.api.put(path_of("plugins", name), body)
     except ApiProblem as problem:
-        return await _page(page, given=given, problem=problem, status=problem.status)
+        return await _render_page(page, given=given, problem=problem, status=problem.status)
     if plugin["state"] == "enabled":
         return page.redirect(f"/console/plugins/{name}", notice=Notice("saved"))
     return page.redirect("/console/add/done", {"provider": name}, notice=Notice("plugin-enabled"))
@@ -71,15 +71,15 @@ async def disable_plugin(page: Page) -> Response:
     name = page.parameter("name")
     if str((await page.form()).get("typed", "")).strip() != name:
         errors = {"typed": page.gettext("This is not the name of the plugin.")}
-        return await _page(page, errors=errors, status=422)
+        return await _render_page(page, errors=errors, status=422)
     try:
         await page.api.delete(path_of("plugins", name))
     except ApiProblem as problem:
-        return await _page(page, problem=problem, status=problem.status)
+        return await _render_page(page, problem=problem, status=problem.status)
     return page.redirect("/console/plugins", notice=Notice("plugin-disabled", subject=name))
 
 
-async def _page(
+async def _render_page(
     page: Page,
     *,
     given: dict[str, Any] | None = None,
@@ -92,33 +92,35 @@ async def _page(
         one["name"]: one["value"] if one["value"] is not None else one["default"]
         for one in plugin["settings"]
     }
-    found = dict(errors or {})
+    errors_by_field = dict(errors or {})
     for error in () if problem is None else problem.field_errors:
         pointer = str(error.get("pointer", "")).removeprefix("#").strip("/").split("/")
         if len(pointer) > 1:
-            found[f"{pointer[0].removesuffix('s')}.{pointer[1]}"] = str(error.get("detail", ""))
+            errors_by_field[f"{pointer[0].removesuffix('s')}.{pointer[1]}"] = str(error.get("detail", ""))
     return page.render(
         "plugin.html",
         status=status,
         plugin=plugin,
         values={**values, **(given or {})},
-        errors=found,
+        errors=errors_by_field,
         problem=problem,
     )
 
 
-def _settings(page: Page, plugin: dict[str, Any], form: FormData) -> tuple[dict[str, Any], dict[str, str]]:
+def _read_settings(
+    page: Page, plugin: dict[str, Any], form: FormData
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings of the form, typed, and what is wrong with them."""
     given: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for one in plugin["settings"]:
-        name = one["name"]
+    for setting in plugin["settings"]:
+        name = setting["name"]
         text = str(form.get(f"setting.{name}", "")).strip()
-        if one["type"] == "boolean":
+        if setting["type"] == "boolean":
             given[name] = text == "1"
         elif not text:
             continue
-        elif one["type"] == "integer":
+        elif setting["type"] == "integer":
             try:
                 given[name] = int(text)
             except ValueError:

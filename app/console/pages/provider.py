@@ -32,12 +32,12 @@ async def render_provider(
     name = page.parameter("name")
     provider = context.pop("provider", None) or await page.api.get(path_of("providers", name))
     health = await page.api.get("/provider-health", {"provider": name})
-    found = health["items"]
+    health_items = health["items"]
     return page.render(
         template,
         status=status,
         provider=provider,
-        health=found[0] if found else None,
+        health=health_items[0] if health_items else None,
         state_kinds=STATE_KINDS,
         view=view,
         base=base(page),
@@ -48,10 +48,10 @@ async def render_provider(
 @router.get("/console/providers/{name}")
 async def show_provider(page: Page) -> Response:
     """Show the health of a provider, its tools and its report."""
-    return await _overview(page)
+    return await _render_overview(page)
 
 
-async def _overview(page: Page, *, status: int = 200, **context: Any) -> Response:
+async def _render_overview(page: Page, *, status: int = 200, **context: Any) -> Response:
     name = page.parameter("name")
     tools = (
         await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
@@ -77,8 +77,10 @@ async def _may_approve(page: Page, provider: Mapping[str, Any]) -> bool:
         return False
     if not page.may("GET /approvals"):
         return True
-    found = await page.api.get("/approvals", {"provider": provider["name"], "state": "pending", "limit": 50})
-    changes = [one for one in found["items"] if one["kind"] != "call"]
+    approvals = await page.api.get(
+        "/approvals", {"provider": provider["name"], "state": "pending", "limit": 50}
+    )
+    changes = [one for one in approvals["items"] if one["kind"] != "call"]
     return not changes or all("approve" in one["decisions"] for one in changes)
 
 
@@ -88,9 +90,9 @@ async def show_report(page: Page) -> Response:
     provider = await page.api.get(path_of("providers", page.parameter("name")))
     preview = PreviewView({"report": provider["report"], "tools": []}) if provider["report"] else None
     text = page.query.get("at", "0")
-    at = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    position = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
     return await render_provider(
-        page, "provider_report.html", "report", provider=provider, preview=preview, at=at
+        page, "provider_report.html", "report", provider=provider, preview=preview, at=position
     )
 
 
@@ -121,8 +123,8 @@ async def check_provider(page: Page) -> Response:
     except ApiProblem as problem:
         if problem.status in (401, 404):
             raise
-        return await _overview(page, status=problem.status, problem=problem)
-    return await _overview(page, check=check)
+        return await _render_overview(page, status=problem.status, problem=problem)
+    return await _render_overview(page, check=check)
 
 
 @router.get("/console/providers/{name}/check")
@@ -175,7 +177,7 @@ async def start_refresh_preview(page: Page) -> Response:
     try:
         state = await start_import(page, path_of("providers", name, "refresh", "preview"))
     except ApiProblem as problem:
-        return await _overview(page, status=problem.status, problem=problem)
+        return await _render_overview(page, status=problem.status, problem=problem)
     return page.redirect(f"{base(page)}/refresh", {"import": state["id"]})
 
 
@@ -189,7 +191,7 @@ async def refresh_provider(page: Page) -> Response:
     except ApiProblem as error:
         problem = error
     if problem is not None:
-        return await _overview(page, status=problem.status, problem=problem)
+        return await _render_overview(page, status=problem.status, problem=problem)
     if state["state"] == "running":
         return page.redirect(f"/console/imports/{state['id']}")
     return page.redirect(base(page), notice=Notice("provider-refreshed"))
@@ -203,7 +205,7 @@ async def approve_changes(page: Page) -> Response:
     try:
         await page.api.post(path_of("providers", page.parameter("name"), "approve"), If_Match=tag)
     except ApiProblem as problem:
-        return await _overview(page, status=problem.status, problem=problem)
+        return await _render_overview(page, status=problem.status, problem=problem)
     return page.redirect(base(page), notice=Notice("provider-approved"))
 
 
@@ -234,8 +236,8 @@ async def delete_provider(page: Page) -> Response:
 
 def by_field(problem: ApiProblem | None, prefix: str = "") -> Mapping[str, str]:
     """Return the texts of field errors by the pointers below `prefix`, without the first slash."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for error in () if problem is None else problem.field_errors:
         pointer = str(error.get("pointer", "")).removeprefix("#").removeprefix(prefix).strip("/")
-        found[pointer] = " ".join(filter(None, (found.get(pointer), str(error.get("detail", "")))))
-    return found
+        texts[pointer] = " ".join(filter(None, (texts.get(pointer), str(error.get("detail", "")))))
+    return texts

@@ -32,7 +32,7 @@ async def list_credentials(page: Page) -> Response:
 @router.get("/console/providers/{name}/credentials/{slot}")
 async def show_credential(page: Page) -> Response:
     """Show the form with which a credential is stored or replaced."""
-    return await _form(page)
+    return await _render_form(page)
 
 
 @router.post("/console/providers/{name}/credentials/{slot}", recent=True)
@@ -40,18 +40,18 @@ async def store_credential(page: Page) -> Response:
     """Store the credential of the form; the page that follows has none of its values."""
     name, slot = page.parameter("name"), page.parameter("slot")
     provider = await page.api.get(path_of("providers", name))
-    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
+    forms = await CredentialForms.load(page, [_find_slot(provider, slot)], with_origins=True)
     submission = forms.submitted(await page.form())
     if submission.is_edit:
-        return await _form(page, submission=submission)
-    found = forms.filled_in(submission)
-    if slot not in found:
-        return await _form(page, empty=True, status=422)
-    body = found[slot]
+        return await _render_form(page, submission=submission)
+    filled = forms.filled_in(submission)
+    if slot not in filled:
+        return await _render_form(page, empty=True, status=422)
+    body = filled[slot]
     try:
         await page.api.put(path_of("providers", name, "credentials", slot), body)
     except ApiProblem as problem:
-        return await _form(page, values={slot: body}, problem=problem, status=problem.status)
+        return await _render_form(page, values={slot: body}, problem=problem, status=problem.status)
     return page.redirect(f"{base(page)}/credentials", notice=Notice("credential-stored", subject=slot))
 
 
@@ -66,7 +66,7 @@ async def delete_credential(page: Page) -> Response:
 @router.get("/console/providers/{name}/variables")
 async def list_variables(page: Page) -> Response:
     """Show the variables of a provider; the values of secret ones are never shown."""
-    return await _variables(page)
+    return await _render_variables(page)
 
 
 @router.post("/console/providers/{name}/variables", recent=True)
@@ -77,13 +77,13 @@ async def store_variable(page: Page) -> Response:
     secret = form.get("secret") == "1"
     if not name or "/" in name:
         errors = {"variable": page.gettext("Enter a name: letters, digits and underscores.")}
-        return await _variables(page, name=name, secret=secret, errors=errors, status=422)
+        return await _render_variables(page, name=name, secret=secret, errors=errors, status=422)
     path = path_of("providers", page.parameter("name"), "variables", name)
     try:
         await page.api.put(path, {"value": value, "secret": secret})
     except ApiProblem as problem:
         errors = dict(by_field(problem))
-        return await _variables(
+        return await _render_variables(
             page, name=name, secret=secret, errors=errors, problem=problem, status=problem.status
         )
     return page.redirect(f"{base(page)}/variables", notice=Notice("variable-stored", subject=name))
@@ -97,7 +97,7 @@ async def delete_variable(page: Page) -> Response:
     return page.redirect(f"{base(page)}/variables", notice=Notice("variable-deleted", subject=name))
 
 
-async def _form(
+async def _render_form(
     page: Page,
     *,
     values: dict[str, Any] | None = None,
@@ -112,7 +112,7 @@ async def _form(
         return page.render("not_found.html", status=404)
     listed = await page.api.get(path_of("providers", name, "credentials"))
     destination = next((one for one in listed["destinations"] if one["slot"] == slot), None)
-    stored = _stored(provider, slot)
+    stored = _find_stored(provider, slot)
     if values is None and submission is None and stored is not None:
         values = {slot: {**stored["public"], "kind": stored["exact_kind"]}}
     errors = (
@@ -123,7 +123,7 @@ async def _form(
             for one in problem.field_errors
         ]
     )
-    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
+    forms = await CredentialForms.load(page, [_find_slot(provider, slot)], with_origins=True)
     return await render_provider(
         page, "provider_credential.html", "credentials", status=status, provider=provider, slot=slot,
         slots=forms.views(values, errors, submission), stored=stored, destination=destination,
@@ -131,7 +131,7 @@ async def _form(
     )  # fmt: skip
 
 
-async def _variables(
+async def _render_variables(
     page: Page,
     *,
     name: str = "",
@@ -141,20 +141,20 @@ async def _variables(
     status: int = 200,
 ) -> Response:
     path = path_of("providers", page.parameter("name"), "variables")
-    found = await page.api.get(path, {"limit": PAGE_SIZE, "cursor": page.query.get("cursor")})
+    listed = await page.api.get(path, {"limit": PAGE_SIZE, "cursor": page.query.get("cursor")})
     return await render_provider(
-        page, "provider_variables.html", "variables", status=status, variables=found["items"],
-        next_cursor=found["next_cursor"], name_given=name, secret=secret, errors=errors or {},
+        page, "provider_variables.html", "variables", status=status, variables=listed["items"],
+        next_cursor=listed["next_cursor"], name_given=name, secret=secret, errors=errors or {},
         problem=problem,
     )  # fmt: skip
 
 
-def _slot(provider: dict[str, Any], name: str) -> dict[str, Any]:
+def _find_slot(provider: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the slot of a provider; one that its source does not declare takes any kind."""
     declared = next((one for one in provider["slots"] if one["slot"] == name), None)
     if declared is not None:
         return dict(declared)
-    stored = _stored(provider, name)
+    stored = _find_stored(provider, name)
     kind = "any" if stored is None else stored["exact_kind"]
     return {
         "slot": name, "kind": kind, "exact_kind": kind, "scheme": None, "location": None, "name": None,
@@ -162,6 +162,8 @@ def _slot(provider: dict[str, Any], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _stored(provider: dict[str, Any], slot: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = next((one for one in provider["credentials"] if one["slot"] == slot), None)
-    return found
+def _find_stored(provider: dict[str, Any], slot: str) -> dict[str, Any] | None:
+    credential: dict[str, Any] | None = next(
+        (one for one in provider["credentials"] if one["slot"] == slot), None
+    )
+    return credential

@@ -24,7 +24,7 @@ _FIELDS: Final = ("description", "tags", "language")
 async def show_settings(page: Page) -> Response:
     """Show the form of a provider's settings."""
     provider = await page.api.get(path_of("providers", page.parameter("name")))
-    return await _page(page, provider)
+    return await _render_page(page, provider)
 
 
 @router.post("/console/providers/{name}/settings", recent=True)
@@ -34,11 +34,13 @@ async def change_settings(page: Page) -> Response:
     name = page.parameter("name")
     provider = await page.api.get(path_of("providers", name))
     components = await api_components(page)
-    submitted = parse(_texts(form), _schema(components), page.gettext)
+    submitted = parse(_list_texts(form), _build_schema(components), page.gettext)
     values = submitted.value if isinstance(submitted.value, dict) else {}
     if submitted.is_edit or submitted.errors:
         status = 200 if submitted.is_edit else 422
-        return await _page(page, provider, form=form, values=values, submission=submitted, status=status)
+        return await _render_page(
+            page, provider, form=form, values=values, submission=submitted, status=status
+        )
     patch = _patch(components, provider, form, values)
     if not patch:
         return page.redirect(f"{base(page)}/settings")
@@ -46,7 +48,7 @@ async def change_settings(page: Page) -> Response:
         tag = f'"{form.get("version", "")}"'
         await page.api.patch(path_of("providers", name), patch, If_Match=tag)
     except ApiProblem as problem:
-        return await _page(
+        return await _render_page(
             page,
             provider,
             form=form,
@@ -58,7 +60,7 @@ async def change_settings(page: Page) -> Response:
     return page.redirect(f"{base(page)}/settings", notice=Notice("saved"))
 
 
-async def _page(
+async def _render_page(
     page: Page,
     provider: Mapping[str, Any],
     *,
@@ -69,9 +71,13 @@ async def _page(
     status: int = 200,
 ) -> Response:
     components = await api_components(page)
-    shown = {group: provider[group] for group in _GROUPS} if values is None else _public(components, values)
+    shown = (
+        {group: provider[group] for group in _GROUPS} if values is None else _drop_secrets(components, values)
+    )
     errors = [] if problem is None else problem.field_errors
-    view = build(_schema(components), shown, errors, submission, prefix="settings", gettext=page.gettext)
+    view = build(
+        _build_schema(components), shown, errors, submission, prefix="settings", gettext=page.gettext
+    )
     texts = {
         "description": provider["description"],
         "tags": ", ".join(provider["tags"]),
@@ -85,7 +91,7 @@ async def _page(
     )  # fmt: skip
 
 
-def _schema(components: Mapping[str, Any]) -> dict[str, Any]:
+def _build_schema(components: Mapping[str, Any]) -> dict[str, Any]:
     groups = {}
     for group, name in _GROUPS.items():
         members = {key: without_null(member) for key, member in components[name]["properties"].items()}
@@ -98,15 +104,17 @@ def _schema(components: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _public(components: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_secrets(components: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return submitted values without the secrets among them."""
-    found: dict[str, Any] = {}
+    values_shown: dict[str, Any] = {}
     for group, name in _GROUPS.items():
         members = components[name]["properties"]
         given = values.get(group)
         if isinstance(given, dict):
-            found[group] = {key: one for key, one in given.items() if not is_secret(members.get(key, {}))}
-    return found
+            values_shown[group] = {
+                key: one for key, one in given.items() if not is_secret(members.get(key, {}))
+            }
+    return values_shown
 
 
 def _patch(
@@ -133,5 +141,5 @@ def _patch(
     return patch
 
 
-def _texts(form: FormData) -> list[tuple[str, str | bytes]]:
+def _list_texts(form: FormData) -> list[tuple[str, str | bytes]]:
     return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]

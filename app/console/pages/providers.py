@@ -18,7 +18,7 @@ STATE_KINDS: Final = {"failed": "bad", "degraded": "attention", "paused": "atten
 async def list_providers(page: Page) -> Response:
     """List the providers by name, each with its state, calls of the last hour and last check."""
     state = page.query.get("state")
-    found = await page.api.get(
+    providers = await page.api.get(
         "/provider-health",
         {
             "q": page.query.get("q"),
@@ -30,10 +30,10 @@ async def list_providers(page: Page) -> Response:
     is_filtered = bool(page.query.get("q") or state or page.query.get("cursor"))
     return page.render(
         "providers.html",
-        providers=found["items"],
-        next_cursor=found["next_cursor"],
-        total=found["total"],
-        total_at_least=found["total_at_least"],
+        providers=providers["items"],
+        next_cursor=providers["next_cursor"],
+        total=providers["total"],
+        total_at_least=providers["total_at_least"],
         states=STATES,
         state=state,
         state_kinds=STATE_KINDS,

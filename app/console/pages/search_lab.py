@@ -32,7 +32,7 @@ async def show_lab(page: Page) -> Response:
         except ApiProblem as error:
             problem = error
     is_fragment = "x-fragment" in page.request.headers
-    others = _nothing_else() if is_fragment else await _others(page)
+    others = _list_nothing_else() if is_fragment else await _read_others(page)
     return page.render(
         "search_lab.html",
         status=200 if problem is None or is_fragment else problem.status,
@@ -40,7 +40,7 @@ async def show_lab(page: Page) -> Response:
         limit=limit,
         limits=_LIMITS,
         result=result,
-        hits=_hits(result),
+        hits=_list_hits(result),
         tokens=sum(hit["cost"]["tokens"] for hit in result["items"]) if result else 0,
         is_explained=is_explained,
         problem=problem,
@@ -53,13 +53,13 @@ async def show_lab(page: Page) -> Response:
 async def create_synonyms(page: Page) -> Response:
     """Create a set of synonyms: terms on one line, those that they expand to on another."""
     form = await page.form()
-    terms, expand_to = _terms(str(form.get("terms", ""))), _terms(str(form.get("expand_to", "")))
+    terms, expand_to = _split_terms(str(form.get("terms", ""))), _split_terms(str(form.get("expand_to", "")))
     body = {"terms": terms, "expand_to": expand_to or None, "toolset": str(form.get("toolset", "")) or None}
-    made = await page.api.post("/search/synonyms", body)
+    created = await page.api.post("/search/synonyms", body)
     notice = Notice(
-        "synonyms-created", undo="/console/search/synonyms/delete", undo_fields=(("id", made["id"]),)
+        "synonyms-created", undo="/console/search/synonyms/delete", undo_fields=(("id", created["id"]),)
     )
-    return _back(page, form.get("back"), notice)
+    return _go_back(page, form.get("back"), notice)
 
 
 @router.post("/console/search/synonyms/delete", recent=False)
@@ -73,7 +73,7 @@ async def delete_synonyms(page: Page) -> Response:
     if before["expand_to"]:
         fields.append(("expand_to", ", ".join(before["expand_to"])))
     notice = Notice("synonyms-deleted", undo="/console/search/synonyms", undo_fields=tuple(fields))
-    return _back(page, form.get("back"), notice)
+    return _go_back(page, form.get("back"), notice)
 
 
 @router.post("/console/search/pins", recent=False)
@@ -82,17 +82,17 @@ async def create_pin(page: Page) -> Response:
     form = await page.form()
     query, toolset = str(form.get("query", "")).strip(), str(form.get("toolset", "")) or None
     tools = lines(str(form.get("tools", "")))
-    pinned = await _pinned(page, query, toolset)
+    pinned = await _find_pinned(page, query, toolset)
     undo: dict[str, Any] = {}
     if pinned is None:
-        made = await page.api.post("/search/pins", {"query": query, "tools": tools, "toolset": toolset})
-        undo = {"undo": "/console/search/pins/delete", "undo_fields": (("id", made["id"]),)}
+        created = await page.api.post("/search/pins", {"query": query, "tools": tools, "toolset": toolset})
+        undo = {"undo": "/console/search/pins/delete", "undo_fields": (("id", created["id"]),)}
     else:
         both = list(dict.fromkeys([*tools, *pinned["tools"]]))
         body = {"query": pinned["query"], "tools": both, "toolset": toolset}
         match = f'"{pinned["version"]}"'
         await page.api.put(path_of("search", "pins", pinned["id"]), body, if_match=match)
-    return _back(page, form.get("back"), Notice("pin-created", **undo))
+    return _go_back(page, form.get("back"), Notice("pin-created", **undo))
 
 
 @router.post("/console/search/pins/delete", recent=False)
@@ -108,7 +108,7 @@ async def delete_pin(page: Page) -> Response:
         ("toolset", before["toolset"] or ""),
     )
     notice = Notice("pin-deleted", undo="/console/search/pins", undo_fields=fields)
-    return _back(page, form.get("back"), notice)
+    return _go_back(page, form.get("back"), notice)
 
 
 @router.post("/console/search/usage/delete", recent=True)
@@ -139,7 +139,7 @@ async def _search(page: Page, texts: Sequence[str], limit: int) -> tuple[Mapping
     return await page.api.get("/tools/search", query), False
 
 
-def _hits(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _list_hits(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return the matches with the running sum of tokens, and shares as parts of the greatest score."""
     hits, total = [], 0
     for place, hit in enumerate(result["items"] if result else (), 1):
@@ -148,17 +148,21 @@ def _hits(result: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return hits
 
 
-async def _others(page: Page) -> dict[str, Any]:
+async def _read_others(page: Page) -> dict[str, Any]:
     """Return what decides about rankings, as far as the key may see it."""
     synonyms, pins, usage, vectors = await asyncio.gather(
-        _allowed(page, "GET /search/synonyms", "/search/synonyms", {"limit": _SHOWN, "sort": "-created_at"}),
-        _allowed(page, "GET /search/pins", "/search/pins", {"limit": _SHOWN, "sort": "-created_at"}),
-        _allowed(page, "GET /search/usage", "/search/usage", {}),
-        _allowed(page, "GET /stats", "/stats", {"limit": 1, "interval": "hour", "group": "outcome"}),
+        _read_allowed(
+            page, "GET /search/synonyms", "/search/synonyms", {"limit": _SHOWN, "sort": "-created_at"}
+        ),
+        _read_allowed(page, "GET /search/pins", "/search/pins", {"limit": _SHOWN, "sort": "-created_at"}),
+        _read_allowed(page, "GET /search/usage", "/search/usage", {}),
+        _read_allowed(page, "GET /stats", "/stats", {"limit": 1, "interval": "hour", "group": "outcome"}),
     )
     queries = None
     if usage and usage["stores_queries"]:
-        queries = await _allowed(page, "GET /search/usage/queries", "/search/usage/queries", {"limit": 20})
+        queries = await _read_allowed(
+            page, "GET /search/usage/queries", "/search/usage/queries", {"limit": 20}
+        )
     return {
         "synonyms": synonyms,
         "pins": pins,
@@ -169,7 +173,7 @@ async def _others(page: Page) -> dict[str, Any]:
     }
 
 
-def _nothing_else() -> dict[str, Any]:
+def _list_nothing_else() -> dict[str, Any]:
     return {
         "synonyms": None,
         "pins": None,
@@ -180,7 +184,7 @@ def _nothing_else() -> dict[str, Any]:
     }
 
 
-async def _allowed(page: Page, operation: str, path: str, query: Mapping[str, Any]) -> Any:
+async def _read_allowed(page: Page, operation: str, path: str, query: Mapping[str, Any]) -> Any:
     """Return the response of an operation; None where the key may not have it."""
     if not page.may(operation):
         return None
@@ -192,20 +196,20 @@ async def _allowed(page: Page, operation: str, path: str, query: Mapping[str, An
         raise
 
 
-async def _pinned(page: Page, query: str, toolset: str | None) -> Mapping[str, Any] | None:
+async def _find_pinned(page: Page, query: str, toolset: str | None) -> Mapping[str, Any] | None:
     """Return the pinned result of exactly this query in this scope; None where there is none."""
     if not query:
         return None
-    found = await page.api.get("/search/pins", {"q": query[:200], "toolset": toolset, "limit": 200})
+    listed = await page.api.get("/search/pins", {"q": query[:200], "toolset": toolset, "limit": 200})
     wanted = " ".join(query.split()).casefold()
-    same = (one for one in found["items"] if one["query"].casefold() == wanted and one["toolset"] == toolset)
+    same = (one for one in listed["items"] if one["query"].casefold() == wanted and one["toolset"] == toolset)
     return next(same, None)
 
 
-def _terms(text: str) -> list[str]:
+def _split_terms(text: str) -> list[str]:
     return list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
 
 
-def _back(page: Page, texts: object, notice: Notice) -> Response:
+def _go_back(page: Page, texts: object, notice: Notice) -> Response:
     """Return the redirect to the search that the form was on."""
     return page.redirect(_PATH, {"q": [str(texts)] if texts else None}, notice=notice)

@@ -43,17 +43,20 @@ class SignInMethod:
     sign_in: Callable[[Sessions, str, str, str | None], Awaitable[NewSession | None]]
 
 
-async def _by_key(sessions: Sessions, text: str, host: str, _before: str | None) -> NewSession:
+async def _sign_in_by_key(sessions: Sessions, text: str, host: str, _before: str | None) -> NewSession:
     return await sessions.sign_in(text, host=host)
 
 
-async def _by_link(sessions: Sessions, text: str, host: str, before: str | None) -> NewSession | None:
+async def _sign_in_by_link(sessions: Sessions, text: str, host: str, before: str | None) -> NewSession | None:
     if before is None:
         return await sessions.sign_in_by_link(text, host=host)
     return await sessions.confirm_or_sign_in_by_link(before, text, host=host)
 
 
-SIGN_IN_METHODS: Final = (SignInMethod("sign_in_token", _by_link), SignInMethod("key", _by_key))
+SIGN_IN_METHODS: Final = (
+    SignInMethod("sign_in_token", _sign_in_by_link),
+    SignInMethod("key", _sign_in_by_key),
+)
 
 
 async def _show_sign_in(request: Request) -> Response:
@@ -85,7 +88,7 @@ async def _sign_in(request: Request) -> Response:
         path = root_of(request) + (local_path(next_path, root=root_of(request)) or "/console")
         return await _with_form(request, _redirect(path), kept, session=before, next_path=next_path)
     try:
-        session = await method.sign_in(services.sessions, text, _client_host(request), before)
+        session = await method.sign_in(services.sessions, text, _get_client_host(request), before)
     except GatewayError as error:
         return sign_in_page(request, error=error, next_path=next_path, kept=kept, headers=retry_after(error))
     if session is None:
@@ -181,18 +184,18 @@ async def show_confirmed(page: Page) -> Response:
     return page.render("confirmed.html", next_path=path, is_recent=await page.is_recent())
 
 
-def _client_host(request: Request) -> str:
+def _get_client_host(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _public(handler: Any) -> Any:
+def _make_public(handler: Any) -> Any:
     handler.scope = PUBLIC
     handler.recent = False
     return handler
 
 
 router.routes += [
-    Route("/console/sign-in", _public(_show_sign_in), methods=["GET"], include_in_schema=False),
-    Route("/console/sign-in", _public(_sign_in), methods=["POST"], include_in_schema=False),
-    Route("/console/sign-out", _public(_sign_out), methods=["POST"], include_in_schema=False),
+    Route("/console/sign-in", _make_public(_show_sign_in), methods=["GET"], include_in_schema=False),
+    Route("/console/sign-in", _make_public(_sign_in), methods=["POST"], include_in_schema=False),
+    Route("/console/sign-out", _make_public(_sign_out), methods=["POST"], include_in_schema=False),
 ]

@@ -46,11 +46,11 @@ _MAX_SNIPPET: Final = 20_000
 _VIEWS: Final = ("try", "definition", "versions", "calls", "access")
 
 
-def _base(page: Page) -> str:
+def _get_base(page: Page) -> str:
     return "/console" + path_of("tools", page.parameter("name"))
 
 
-async def _tool(page: Page, **query: Any) -> Any:
+async def _read_tool(page: Page, **query: Any) -> Any:
     return await page.api.get(path_of("tools", page.parameter("name")), query)
 
 
@@ -72,7 +72,7 @@ def _render(page: Page, template: str, view: str, tool: Mapping[str, Any], **con
         "access": gettext(_("Access")),
     }
     tabs = [
-        (labels[one], page.url(_base(page), {"view": one if one != "try" else None}), one == view)
+        (labels[one], page.url(_get_base(page), {"view": one if one != "try" else None}), one == view)
         for one in _VIEWS
         if allowed[one]
     ]
@@ -81,7 +81,7 @@ def _render(page: Page, template: str, view: str, tool: Mapping[str, Any], **con
         tool=tool,
         view=view,
         tabs=tabs,
-        base=_base(page),
+        base=_get_base(page),
         paragraphs=paragraphs,
         effect=effect_of(tool["annotations"]),
         states=state_badges(page, tool),
@@ -100,19 +100,19 @@ async def show_tool(page: Page) -> Response:
     """Show a tool in one of its views."""
     match page.query.get("view", "try"):
         case "definition":
-            return await _definition(page)
+            return await _render_definition(page)
         case "versions":
-            return await _versions(page)
+            return await _render_versions(page)
         case "calls":
-            return await _calls(page)
+            return await _render_calls(page)
         case "access":
-            return await _access(page)
-    tool = await _tool(page, full=True)
+            return await _render_access(page)
+    tool = await _read_tool(page, full=True)
     if page.query.get("replay"):
         return await _replay(page, tool)
     submission = read_arguments(page, page.query.get("args", ""))
     trial = Trial(submission, as_json=page.query.get("as") == "json")
-    return _trial(page, tool, trial, record=await _record(page))
+    return _render_trial(page, tool, trial, record=await _record(page))
 
 
 async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
@@ -127,7 +127,7 @@ async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
         recorded = bodies["arguments"]
         if recorded and not recorded["truncated"] and recorded["text"]:
             trial = Trial(read_arguments(page, recorded["text"]))
-    return _trial(page, tool, trial, replayed=given, has_recorded=bool(trial.arguments))
+    return _render_trial(page, tool, trial, replayed=given, has_recorded=bool(trial.arguments))
 
 
 async def _record(page: Page) -> Any:
@@ -144,7 +144,7 @@ async def _record(page: Page) -> Any:
         return None
 
 
-def _trial(
+def _render_trial(
     page: Page,
     tool: Mapping[str, Any],
     trial: Trial,
@@ -179,12 +179,12 @@ def _trial(
         "arguments": json.dumps(submission.value, separators=(",", ":")),
         "result": result,
         "confirming": confirming,
-        "request_shown": None if preview is None else _shown_request(preview),
+        "request_shown": None if preview is None else _show_request(preview),
         "needs_approval": bool(preview and preview.get("requires_approval")) or tool["requires_approval"],
         "problem": problem,
         "key": trial.key or secrets.token_urlsafe(16),
-        "link": page.url(_base(page), given) if linked else None,
-        "state_url": page.url(_base(page), {**given, "call": called}),
+        "link": page.url(_get_base(page), given) if linked else None,
+        "state_url": page.url(_get_base(page), {**given, "call": called}),
         "may_call": page.may("POST /tools/{name}/call"),
         "may_see_call": page.may("GET /calls/{call_id}"),
         "snippets": snippets(
@@ -200,7 +200,7 @@ def _trial(
     return _render(page, "tool.html", "try", tool, **state | context)
 
 
-def _shown_request(preview: Mapping[str, Any]) -> dict[str, Any]:
+def _show_request(preview: Mapping[str, Any]) -> dict[str, Any]:
     """Return the exact request of a dry run as the page shows it: HTTP by lines, anything else as JSON."""
     known = {"method", "url", "headers", "body", "requires_approval"}
     if not {"method", "url"} <= preview.keys():
@@ -228,52 +228,52 @@ def _shown_request(preview: Mapping[str, Any]) -> dict[str, Any]:
 @router.post(_PATH, recent=False)
 async def try_tool(page: Page) -> Response:
     """Call the tool with what was typed, or only show the request; or change the form."""
-    tool = await _tool(page, full=True)
+    tool = await _read_tool(page, full=True)
     trial = await read_trial(page, tool["inputs"])
     match trial.action:
         case "edit":
-            return _trial(page, tool, Trial(trial.submission, as_json=trial.as_json, text=trial.text))
+            return _render_trial(page, tool, Trial(trial.submission, as_json=trial.as_json, text=trial.text))
         case "json" | "form":
-            return _switched(page, tool, trial)
+            return _switch_form(page, tool, trial)
     if trial.submission.errors:
-        return _trial(page, tool, trial)
+        return _render_trial(page, tool, trial)
     name = tool["name"]
     if trial.action == "dry_run":
         try:
-            return _trial(page, tool, trial, preview=await dry_run(page, name, trial.arguments))
+            return _render_trial(page, tool, trial, preview=await dry_run(page, name, trial.arguments))
         except ApiProblem as problem:
-            return _trial(page, tool, trial, problem=problem)
+            return _render_trial(page, tool, trial, problem=problem)
     is_safe = tool["annotations"]["read_only"]
     if not is_safe and not trial.is_confirmed:
-        return await _question(page, tool, trial)
+        return await _ask_question(page, tool, trial)
     if is_safe:
         trial = Trial(trial.submission, as_json=trial.as_json, text=trial.text, action=trial.action)
     if trial.action == "download":
         return await _download(page, name, trial)
-    return _trial(page, tool, trial, result=await call(page, name, trial))
+    return _render_trial(page, tool, trial, result=await call(page, name, trial))
 
 
-def _switched(page: Page, tool: Mapping[str, Any], trial: Trial) -> Response:
+def _switch_form(page: Page, tool: Mapping[str, Any], trial: Trial) -> Response:
     """Show what was typed as JSON, or as a form; by a URL where it may be in one."""
     as_json = trial.action == "json"
     if trial.submission.errors:
         # What cannot be read stays where it was typed, with what is wrong.
-        return _trial(page, tool, trial)
+        return _render_trial(page, tool, trial)
     linked = linked_arguments(trial.arguments, tool["inputs"])
     if linked is None and trial.arguments:
-        return _trial(page, tool, Trial(trial.submission, as_json=as_json))
-    return page.redirect(_base(page), {"as": "json" if as_json else None, "args": linked})
+        return _render_trial(page, tool, Trial(trial.submission, as_json=as_json))
+    return page.redirect(_get_base(page), {"as": "json" if as_json else None, "args": linked})
 
 
-async def _question(page: Page, tool: Mapping[str, Any], trial: Trial) -> Response:
+async def _ask_question(page: Page, tool: Mapping[str, Any], trial: Trial) -> Response:
     """Ask before a call that changes something: show its effects, and the exact request."""
     try:
         preview = await dry_run(page, tool["name"], trial.arguments)
     except ApiProblem as problem:
         if problem.status != 403:
-            return _trial(page, tool, trial, problem=problem)
+            return _render_trial(page, tool, trial, problem=problem)
         preview = None
-    return _trial(page, tool, trial, preview=preview, confirming=True)
+    return _render_trial(page, tool, trial, preview=preview, confirming=True)
 
 
 async def _download(page: Page, name: str, trial: Trial) -> Response:
@@ -291,8 +291,8 @@ async def _download(page: Page, name: str, trial: Trial) -> Response:
     return Response(response.body, headers=headers, media_type=media_type)
 
 
-async def _definition(page: Page, **context: Any) -> Response:
-    tool = await _tool(page, source=True)
+async def _render_definition(page: Page, **context: Any) -> Response:
+    tool = await _read_tool(page, source=True)
     source = tool["source"]
     changed = tool["description"] != source["description"] and not tool["slimmed"]
     difference = (
@@ -311,7 +311,7 @@ async def _definition(page: Page, **context: Any) -> Response:
 @router.post(_PATH + "/edit", recent=False)
 async def edit_tool(page: Page) -> Response:
     """Change description, tags and keywords, or go back to those of the source."""
-    before = await _tool(page, source=True)
+    before = await _read_tool(page, source=True)
     form = await page.form()
     reverted = str(form.get("revert", ""))
     patch: dict[str, Any] = {}
@@ -328,15 +328,15 @@ async def edit_tool(page: Page) -> Response:
         if value != before[name]:
             patch[name] = None if value == before["source"][name] else value
     if not patch:
-        return page.redirect(_base(page), {"view": "definition"})
+        return page.redirect(_get_base(page), {"view": "definition"})
     try:
         await _patch(page, patch, str(form.get("version", "")))
     except ApiProblem as problem:
         if problem.status not in (400, 412, 422):
             raise
         edited = {name: str(form.get(name, "")) for name in ("description", "tags", "keywords")}
-        return await _definition(page, problem=problem, edited=edited)
-    return page.redirect(_base(page), {"view": "definition"}, notice=_edited(page, before, patch))
+        return await _render_definition(page, problem=problem, edited=edited)
+    return page.redirect(_get_base(page), {"view": "definition"}, notice=_describe_edit(page, before, patch))
 
 
 async def _patch(page: Page, patch: Mapping[str, Any], version: str) -> Any:
@@ -347,7 +347,7 @@ async def _patch(page: Page, patch: Mapping[str, Any], version: str) -> Any:
     return await page.api.patch(path, patch)
 
 
-def _edited(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> Notice:
+def _describe_edit(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> Notice:
     """Return the notice of an edit, with the way back where it fits into a URL."""
     fields = []
     for name in patch:
@@ -356,7 +356,7 @@ def _edited(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> 
     kind = "description-saved" if "description" in patch else "tags-saved"
     if sum(len(value) for _, value in fields) > _MAX_UNDO:
         return Notice(kind)
-    return Notice(kind, undo=_base(page) + "/edit", undo_fields=tuple(fields))
+    return Notice(kind, undo=_get_base(page) + "/edit", undo_fields=tuple(fields))
 
 
 @router.post(_PATH + "/enabled", recent=False)
@@ -368,26 +368,26 @@ async def set_enabled(page: Page) -> Response:
     notice = Notice(
         "tool-enabled" if enabled else "tool-disabled",
         subject=tool["name"],
-        undo=_base(page) + "/enabled",
+        undo=_get_base(page) + "/enabled",
         undo_fields=(("enabled", "false" if enabled else "true"),),
     )
-    return page.redirect(_base(page), notice=notice)
+    return page.redirect(_get_base(page), notice=notice)
 
 
-async def _versions(page: Page) -> Response:
-    tool = await _tool(page)
+async def _render_versions(page: Page) -> Response:
+    tool = await _read_tool(page)
     query = {"limit": _VERSIONS, "cursor": page.query.get("cursor")}
-    found = await page.api.get(path_of("tools", tool["name"], "history"), query)
+    versions = await page.api.get(path_of("tools", tool["name"], "history"), query)
     items = [
-        {**item, "changes": [_shown_change(page, change) for change in item["changes"]]}
-        for item in found["items"]
+        {**item, "changes": [_show_change(page, change) for change in item["changes"]]}
+        for item in versions["items"]
     ]
     return _render(
-        page, "tool_versions.html", "versions", tool, items=items, next_cursor=found["next_cursor"]
+        page, "tool_versions.html", "versions", tool, items=items, next_cursor=versions["next_cursor"]
     )
 
 
-def _shown_change(page: Page, change: Mapping[str, Any]) -> dict[str, Any]:
+def _show_change(page: Page, change: Mapping[str, Any]) -> dict[str, Any]:
     """Return the change of a field: a text as a word diff, JSON as its changed members."""
     before, after = change["before"], change["after"]
     shown: dict[str, Any] = {**change, "difference": None, "members": None}
@@ -398,14 +398,14 @@ def _shown_change(page: Page, change: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-async def _calls(page: Page) -> Response:
-    tool = await _tool(page)
-    found = await page.api.get("/calls", {"tool": tool["name"], "limit": _CALLS})
-    return _render(page, "tool_calls.html", "calls", tool, calls=found["items"])
+async def _render_calls(page: Page) -> Response:
+    tool = await _read_tool(page)
+    calls = await page.api.get("/calls", {"tool": tool["name"], "limit": _CALLS})
+    return _render(page, "tool_calls.html", "calls", tool, calls=calls["items"])
 
 
-async def _access(page: Page) -> Response:
-    tool = await _tool(page)
+async def _render_access(page: Page) -> Response:
+    tool = await _read_tool(page)
     key = page.query.get("key") or None
     keys = []
     if page.may("GET /keys"):

@@ -49,10 +49,10 @@ async def list_tools(page: Page) -> Response:
     """List the tools that match the filters of the URL, or the best matches of its search."""
     sees_calls = page.may("GET /calls")
     is_fragment = "x-fragment" in page.request.headers
-    found: Mapping[str, Any] = {"items": [], "next_cursor": None, "total": None, "total_at_least": None}
+    listed: Mapping[str, Any] = {"items": [], "next_cursor": None, "total": None, "total_at_least": None}
     problem = None
     try:
-        found = await (_search if _is_search(page) else _list)(page, usage=sees_calls)
+        listed = await (_search if _is_search(page) else _list)(page, usage=sees_calls)
     except ApiProblem as error:
         if error.status not in (400, 422):
             raise
@@ -61,7 +61,7 @@ async def list_tools(page: Page) -> Response:
     return page.render(
         "tools.html",
         status=status,
-        found=found,
+        found=listed,
         problem=problem,
         is_search=_is_search(page),
         states=[one for one in _STATES if sees_calls or one[0] not in _OF_CALLS],
@@ -74,17 +74,17 @@ async def list_tools(page: Page) -> Response:
         may_group=page.may("PUT /toolsets/{name}"),
         may_export=page.may("GET /tools/export"),
         max_selected=MAX_SELECTED,
-        rows=tool_rows(page, found["items"]),
+        rows=tool_rows(page, listed["items"]),
         previous_url=previous_page(page),
-        next_url=next_page(page, found["next_cursor"]) if found["next_cursor"] else None,
+        next_url=next_page(page, listed["next_cursor"]) if listed["next_cursor"] else None,
     )
 
 
 @router.get("/console/provider-names")
 async def list_provider_names(page: Page) -> Response:
     """Return the names of providers as options, which the list reads when its field gets the focus."""
-    found = await page.api.get("/providers", {"limit": _MAX_PROVIDERS, "sort": "name"})
-    return page.render("provider_names.html", names=[provider["name"] for provider in found["items"]])
+    listed = await page.api.get("/providers", {"limit": _MAX_PROVIDERS, "sort": "name"})
+    return page.render("provider_names.html", names=[provider["name"] for provider in listed["items"]])
 
 
 @router.post(_PATH, recent=False)
@@ -104,7 +104,9 @@ async def change_tools(page: Page) -> Response:
     change = _change(action, tags, adopt=form.get("adopt") == "1")
     operations = [{"tool": name, **change} for name in names]
     result = await page.api.post("/tools:batch", {"operations": operations})
-    return page.redirect(_PATH, selection.filters, notice=_notice(action, tags, result, form.get("adopt")))
+    return page.redirect(
+        _PATH, selection.filters, notice=_describe_result(action, tags, result, form.get("adopt"))
+    )
 
 
 @router.get("/console/tool-export")
@@ -132,8 +134,8 @@ def _is_search(page: Page) -> bool:
 
 async def _list(page: Page, *, usage: bool) -> Mapping[str, Any]:
     query = {name: page.query.get(name) for name in (*FILTERS, "cursor", "sort")}
-    found: Mapping[str, Any] = await page.api.get("/tools", {**query, "limit": PAGE_SIZE, "usage": usage})
-    return found
+    listed: Mapping[str, Any] = await page.api.get("/tools", {**query, "limit": PAGE_SIZE, "usage": usage})
+    return listed
 
 
 async def _search(page: Page, *, usage: bool) -> Mapping[str, Any]:
@@ -168,7 +170,7 @@ def _change(action: str, tags: Sequence[str], *, adopt: bool) -> dict[str, Any]:
     return {"add_tags": list(tags), "adopt_source_tags": adopt}
 
 
-def _notice(action: str, tags: Sequence[str], result: Mapping[str, Any], adopted: object) -> Notice:
+def _describe_result(action: str, tags: Sequence[str], result: Mapping[str, Any], adopted: object) -> Notice:
     """Return what was done, with the way back where it is exact and fits into a URL."""
     failed = [item for item in result["items"] if item["outcome"] == "failed"]
     if failed:

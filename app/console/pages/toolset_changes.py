@@ -19,7 +19,7 @@ from app.console.http.page import Page
 from app.console.http.page_router import PageRouter
 from app.console.views.notices import Notice
 from app.console.views.tool_selection import ToolSelection
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 
 router = PageRouter()
 
@@ -47,16 +47,16 @@ async def create_toolset(page: Page) -> Response:
     name = str(form.get("name", "")).strip()
     try:
         body = {**body_of(form, {}), "name": name}
-        made = await page.api.post("/toolsets", body)
+        created = await page.api.post("/toolsets", body)
     except (ApiProblem, InvalidForm) as error:
-        return _form_again(page, form, None, error)
-    return page.redirect(f"{_LIST}/{made['name']}", notice=Notice("created"))
+        return _render_form_again(page, form, None, error)
+    return page.redirect(f"{_LIST}/{created['name']}", notice=Notice("created"))
 
 
 @router.get("/console/toolsets/{name}/edit")
 async def show_edit(page: Page) -> Response:
     """Show the form of a toolset."""
-    toolset = await _toolset(page)
+    toolset = await _read_toolset(page)
     return page.render(
         "toolset_form.html",
         fields=fields_of(toolset),
@@ -70,13 +70,13 @@ async def show_edit(page: Page) -> Response:
 async def edit_toolset(page: Page) -> Response:
     """Replace a toolset by what the form has."""
     form = await page.form()
-    toolset = await _toolset(page)
+    toolset = await _read_toolset(page)
     version = str(form.get("version") or toolset["version"])
     try:
         body = body_of(form, toolset["definition"] or {})
         await page.api.put(path_of("toolsets", toolset["name"]), body, if_match=f'"{version}"')
     except (ApiProblem, InvalidForm) as error:
-        return _form_again(page, form, toolset, error)
+        return _render_form_again(page, form, toolset, error)
     return page.redirect(f"{_LIST}/{toolset['name']}", notice=Notice("saved"))
 
 
@@ -98,8 +98,10 @@ async def choose_toolset(page: Page) -> Response:
     names = await selection.resolve(page.api)
     if not names:
         return page.redirect("/console/tools", selection.filters, notice=Notice("tools-none-selected"))
-    found = await page.api.get("/toolsets", {"limit": 200, "sort": "name"})
-    return page.render("toolset_choice.html", names=names, fields=selection.fields(), toolsets=found["items"])
+    listed = await page.api.get("/toolsets", {"limit": 200, "sort": "name"})
+    return page.render(
+        "toolset_choice.html", names=names, fields=selection.fields(), toolsets=listed["items"]
+    )
 
 
 @router.post("/console/toolset-members", recent=True)
@@ -109,7 +111,7 @@ async def change_members(page: Page) -> Response:
     names = await ToolSelection.of(form).resolve(page.api)
     name = str(form.get("toolset", ""))
     toolset = await page.api.get(path_of("toolsets", name))
-    before = _definition(toolset)
+    before = _get_definition(toolset)
     tools = list(before.get("tools", ()))
     is_removal = form.get("action") == "remove"
     if is_removal:
@@ -134,16 +136,16 @@ async def change_members(page: Page) -> Response:
 @router.get("/console/toolsets/{name}/tools/{tool}")
 async def show_member(page: Page) -> Response:
     """Show what differs for one tool in a toolset."""
-    toolset = await _toolset(page)
-    return await _member_form(page, toolset, _definition(toolset).get("changes", {}), None)
+    toolset = await _read_toolset(page)
+    return await _render_member_form(page, toolset, _get_definition(toolset).get("changes", {}), None)
 
 
 @router.post("/console/toolsets/{name}/tools/{tool}", recent=True)
 async def change_member(page: Page) -> Response:
     """Set the name, texts and preset arguments of one tool in a toolset."""
     form = await page.form()
-    toolset, tool = await _toolset(page), page.parameter("tool")
-    before = _definition(toolset)
+    toolset, tool = await _read_toolset(page), page.parameter("tool")
+    before = _get_definition(toolset)
     changes = dict(before.get("changes", {}))
     try:
         change = _change(form)
@@ -153,16 +155,16 @@ async def change_member(page: Page) -> Response:
             changes.pop(tool, None)
         await _put(page, toolset, {**before, "changes": changes})
     except (ApiProblem, InvalidForm) as error:
-        return await _member_form(page, toolset, changes, error, form)
+        return await _render_member_form(page, toolset, changes, error, form)
     return page.redirect(f"{_LIST}/{toolset['name']}", notice=Notice("saved", subject=tool))
 
 
-async def _toolset(page: Page) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = await page.api.get(path_of("toolsets", page.parameter("name")))
-    return found
+async def _read_toolset(page: Page) -> Mapping[str, Any]:
+    toolset: Mapping[str, Any] = await page.api.get(path_of("toolsets", page.parameter("name")))
+    return toolset
 
 
-def _definition(toolset: Mapping[str, Any]) -> dict[str, Any]:
+def _get_definition(toolset: Mapping[str, Any]) -> dict[str, Any]:
     return writable(toolset["definition"] or {})
 
 
@@ -188,19 +190,19 @@ def _change(form: FormData) -> dict[str, Any]:
     return change
 
 
-def _description(schema: Any) -> str:
+def _get_description(schema: Any) -> str:
     """Return the description of an input; a schema may be `true`."""
-    found = schema.get("description") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, str) else ""
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return text if isinstance(text, str) else ""
 
 
-def _given_name(at: str) -> str:
+def _name_preset(pointer: str) -> str:
     """Return the name of a preset: that of an input, or a JSON pointer where it is inside of one."""
-    parts = pointer_parts(at) if at.startswith("/") else (at,)
-    return parts[0] if len(parts) == 1 else at
+    parts = split_pointer(pointer) if pointer.startswith("/") else (pointer,)
+    return parts[0] if len(parts) == 1 else pointer
 
 
-def _form_again(
+def _render_form_again(
     page: Page, form: FormData, toolset: Mapping[str, Any] | None, error: ApiProblem | InvalidForm
 ) -> Response:
     """Return the form with its values and what is wrong with them."""
@@ -216,7 +218,7 @@ def _form_again(
     )
 
 
-async def _member_form(
+async def _render_member_form(
     page: Page,
     toolset: Mapping[str, Any],
     changes: Mapping[str, Any],
@@ -226,7 +228,7 @@ async def _member_form(
     tool = page.parameter("tool")
     known = await page.api.get(path_of("tools", tool))
     change = changes.get(tool, {})
-    presets = {_given_name(at): value for at, value in change.get("presets", {}).items()}
+    presets = {_name_preset(at): value for at, value in change.get("presets", {}).items()}
     properties: Mapping[str, Any] = known["inputs"].get("properties", {})
     names = [*properties, *(name for name in presets if name not in properties)]
     given = {} if form is None else {name: str(value) for name, value in form.items()}
@@ -241,7 +243,7 @@ async def _member_form(
             {
                 "name": name,
                 "field": _PRESET + name,
-                "description": _description(properties.get(name)),
+                "description": _get_description(properties.get(name)),
                 "is_preset": name in presets,
                 "value": presets.get(name),
                 "text": given.get(_PRESET + name),

@@ -21,13 +21,13 @@ _MAX_MEMBERS: Final = 100
 async def list_toolsets(page: Page) -> Response:
     """List the toolsets that the key may use."""
     query = {name: page.query.get(name) for name in ("q", "cursor", "sort")}
-    found = await page.api.get("/toolsets", {**query, "limit": PAGE_SIZE})
+    listed = await page.api.get("/toolsets", {**query, "limit": PAGE_SIZE})
     return page.render(
         "toolsets.html",
-        toolsets=found["items"],
-        total=found["total"],
+        toolsets=listed["items"],
+        total=listed["total"],
         previous_url=previous_page(page),
-        next_url=next_page(page, found["next_cursor"]) if found["next_cursor"] else None,
+        next_url=next_page(page, listed["next_cursor"]) if listed["next_cursor"] else None,
         may_change=page.may("PUT /toolsets/{name}"),
     )
 
@@ -36,24 +36,28 @@ async def list_toolsets(page: Page) -> Response:
 async def show_toolset(page: Page) -> Response:
     """Show the members of a toolset, what they cost a model, who uses it, and how to connect."""
     name = page.parameter("name")
-    found = await _found(page, name)
+    matches = await _find_matches(page, name)
     if page.request.headers.get("x-fragment") == "results":
-        return page.render("toolset.html", toolset=found, hits=found, **_nothing_but_hits())
+        return page.render("toolset.html", toolset=matches, hits=matches, **_list_nothing_but_hits())
     toolset = await page.api.get(path_of("toolsets", name))
     definition = toolset["definition"] or {}
     changes: Mapping[str, Any] = definition.get("changes", {})
-    costs, listed = await _costs(page, name)
+    costs, listed = await _read_costs(page, name)
     text = page.query.get("from", "")
     first = int(text) // _MAX_MEMBERS * _MAX_MEMBERS if text.isdecimal() and len(text) < 6 else 0
     members = [
-        {**member, "tokens": costs.get(member["tool"]), "change": _words(page, changes.get(member["tool"]))}
+        {
+            **member,
+            "tokens": costs.get(member["tool"]),
+            "change": _describe_change(page, changes.get(member["tool"])),
+        }
         for member in toolset["members"]
     ]
     return page.render(
         "toolset.html",
         toolset=toolset,
         definition=definition,
-        hits=found,
+        hits=matches,
         members=members[first : first + _MAX_MEMBERS],
         first=first,
         previous_url=page.url_with(**{"from": first - _MAX_MEMBERS or None}) if first else None,
@@ -62,14 +66,14 @@ async def show_toolset(page: Page) -> Response:
         else None,
         tokens=sum(one or 0 for one in costs.values()),
         listed=listed,
-        keys=await _keys(page, name),
+        keys=await _list_keys(page, name),
         snippets=toolset_snippets(name, toolset["addresses"]),
         may_change=page.may("PUT /toolsets/{name}") and toolset["definition"] is not None,
         may_delete=page.may("DELETE /toolsets/{name}") and toolset["definition"] is not None,
     )
 
 
-def _nothing_but_hits() -> dict[str, Any]:
+def _list_nothing_but_hits() -> dict[str, Any]:
     return {
         "definition": {}, "members": [], "first": 0, "previous_url": None, "next_url": None,
         "tokens": 0, "listed": None, "keys": None, "snippets": [], "may_change": False,
@@ -77,7 +81,7 @@ def _nothing_but_hits() -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _found(page: Page, name: str) -> Mapping[str, Any]:
+async def _find_matches(page: Page, name: str) -> Mapping[str, Any]:
     """Return the matches of the search in the toolset; none without a text."""
     text = page.query.get("q", "").strip()
     empty: dict[str, Any] = {"name": name, "items": [], "weak": False, "is_search": False}
@@ -87,7 +91,7 @@ async def _found(page: Page, name: str) -> Mapping[str, Any]:
     return {**empty, **hits, "is_search": True}
 
 
-async def _costs(page: Page, name: str) -> tuple[dict[str, int], dict[str, int] | None]:
+async def _read_costs(page: Page, name: str) -> tuple[dict[str, int], dict[str, int] | None]:
     """Return the tokens of each member by its canonical name, and the number and tokens of the tools that an
     MCP client lists, where these are others.
     """
@@ -100,22 +104,20 @@ async def _costs(page: Page, name: str) -> tuple[dict[str, int], dict[str, int] 
     return costs, {"tools": len(listed), "tokens": sum(one["tokens"] for one in listed)}
 
 
-async def _keys(page: Page, name: str) -> list[Mapping[str, Any]] | None:
+async def _list_keys(page: Page, name: str) -> list[Mapping[str, Any]] | None:
     """Return the keys that are limited to the toolset; None where the key may not list keys."""
     if not page.may("GET /keys"):
         return None
     try:
-        found: list[Mapping[str, Any]] = (await page.api.get("/keys", {"toolset": name, "limit": 50}))[
-            "items"
-        ]
+        keys: list[Mapping[str, Any]] = (await page.api.get("/keys", {"toolset": name, "limit": 50}))["items"]
     except ApiProblem as problem:
         if problem.status == 403:
             return None
         raise
-    return found
+    return keys
 
 
-def _words(page: Page, change: Mapping[str, Any] | None) -> list[str]:
+def _describe_change(page: Page, change: Mapping[str, Any] | None) -> list[str]:
     """Return in words what differs for a tool in the toolset."""
     if not change:
         return []

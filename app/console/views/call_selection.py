@@ -19,7 +19,6 @@ FILTERS: Final = tuple(RequestedCalls.model_fields)
 """The filters that a list, a stream and an export of calls have."""
 STATISTICS_FILTERS: Final = tuple(name for name in FILTERS if name in StatsQuery.model_fields)
 """Those of them that the statistics have, too."""
-PERIODS: Final = ("1h", "24h", "7d", "30d")
 DEFAULT_PERIOD: Final = "24h"
 CUSTOM: Final = "custom"
 """The period of a URL with `since` or `until`."""
@@ -76,19 +75,19 @@ def read_selection(query: QueryParams, now: datetime | None = None) -> CallSelec
     A period of a list is whole intervals, of which the last one is that of now: so its list, its statistics
     and its charts agree.
     """
-    moment = _time(query.get("at", "")) or now or datetime.now(UTC)
+    moment = _read_time(query.get("at", "")) or now or datetime.now(UTC)
     filters = {name: query[name] for name in FILTERS if query.get(name)}
     since, until = query.get("since", ""), query.get("until", "")
     if since or until:
-        begin, end = _time(since), _time(until) if until else moment
-        interval: Interval = "hour" if begin is None or end is None else _interval(end - begin)
+        begin, end = _read_time(since), _read_time(until) if until else moment
+        interval: Interval = "hour" if begin is None or end is None else _choose_interval(end - begin)
         if not since and end is not None:
             begin, interval = end - _LENGTHS[DEFAULT_PERIOD][0], "hour"
         return CallSelection(
             filters,
             CUSTOM,
-            since if begin is None else _text(begin),
-            until if end is None or not until else _text(end),
+            since if begin is None else _write_time(begin),
+            until if end is None or not until else _write_time(end),
             interval,
             moment,
         )
@@ -97,7 +96,7 @@ def read_selection(query: QueryParams, now: datetime | None = None) -> CallSelec
         period = DEFAULT_PERIOD
     length, interval = _LENGTHS[period]
     return CallSelection(
-        filters, period, _text(whole_intervals(moment, length, interval)), "", interval, moment
+        filters, period, _write_time(whole_intervals(moment, length, interval)), "", interval, moment
     )
 
 
@@ -108,22 +107,22 @@ def whole_intervals(moment: datetime, length: timedelta, interval: Interval) -> 
     return epoch + ((moment - epoch) // step + 1) * step - length
 
 
-def _interval(length: timedelta) -> Interval:
+def _choose_interval(length: timedelta) -> Interval:
     if length <= _MINUTES_UP_TO:
         return "minute"
     return "hour" if length <= _HOURS_UP_TO else "day"
 
 
-def _time(text: str) -> datetime | None:
+def _read_time(text: str) -> datetime | None:
     """Return a time in UTC; without an offset, it is one of UTC. None for other text."""
     try:
-        found = datetime.fromisoformat(text)
-        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = datetime.fromisoformat(text)
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
     # Periods begin and end up to 30 days beside it.
-    return found if MINYEAR < found.year < MAXYEAR else None
+    return moment if MINYEAR < moment.year < MAXYEAR else None
 
 
-def _text(moment: datetime) -> str:
+def _write_time(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")

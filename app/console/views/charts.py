@@ -61,9 +61,9 @@ class Period:
         """The number of intervals, of which the last may be cut."""
         return math.ceil((self.until - self.since) / self.step)
 
-    def index(self, at: datetime) -> int | None:
+    def index(self, moment: datetime) -> int | None:
         """Return the number of the interval that contains a time; None outside of the period."""
-        return (at - self.since) // self.step if self.since <= at < self.until else None
+        return (moment - self.since) // self.step if self.since <= moment < self.until else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,25 +131,25 @@ def bar_chart(
     `points` are those of a series of `GET /stats`, in any order: `at` is a time or RFC 3339 text. The first
     path is the rest of each bar, the second one the part. A part that is not 0 is always visible.
     """
-    rows = _rows(period, points, (whole, part))
+    rows = _build_rows(period, points, (whole, part))
     ticks = nice_ticks(max((row.values[0] or 0 for row in rows), default=0), is_whole=True)
     rests, parts = [], []
     for row in rows:
         amount = row.values[0] or 0
         if not amount:
             continue
-        height = max(_height(amount, ticks), _MIN_BAR)
+        height = max(_measure_height(amount, ticks), _MIN_BAR)
         share = min((row.values[1] or 0) / amount, 1)
         top = min(max(height * share, _MIN_PART), height) if share else 0.0
         gap = min(row.width / 5, 2)
         x, width = row.x + gap / 2, row.width - gap
         if height > top:
-            rests.append(_rectangle(x, BOTTOM - height + top, width, height - top))
+            rests.append(_draw_rectangle(x, BOTTOM - height + top, width, height - top))
         if top:
-            parts.append(_rectangle(x, BOTTOM - height, width, top))
+            parts.append(_draw_rectangle(x, BOTTOM - height, width, top))
     return Chart(
         ticks=_count_ticks(ticks, language),
-        times=_time_ticks(period),
+        times=_build_time_ticks(period),
         paths=("".join(rests), "".join(parts)),
         rows=rows,
         has_targets=period.count <= _MAX_TARGETS,
@@ -167,20 +167,20 @@ def line_chart(
 
     A line is interrupted where an interval has no value; a value between two such intervals is a dot.
     """
-    rows = _rows(period, points, lines)
+    rows = _build_rows(period, points, lines)
     ticks = nice_ticks(max((value for row in rows for value in row.values if value is not None), default=0))
     paths = []
     for number in range(len(lines)):
-        at: dict[int, tuple[float, float]] = {}
+        points_by_interval: dict[int, tuple[float, float]] = {}
         for row in rows:
             value = row.values[number]
             if value is not None:
-                slot = round((row.x - LEFT) / _slot(period))
-                at[slot] = (row.x + row.width / 2, BOTTOM - _height(value, ticks))
-        paths.append(_line(at))
+                slot = round((row.x - LEFT) / _measure_slot(period))
+                points_by_interval[slot] = (row.x + row.width / 2, BOTTOM - _measure_height(value, ticks))
+        paths.append(_draw_line(points_by_interval))
     return Chart(
-        ticks=_duration_ticks(ticks, language),
-        times=_time_ticks(period),
+        ticks=_write_duration_ticks(ticks, language),
+        times=_build_time_ticks(period),
         paths=tuple(paths),
         rows=rows,
         has_targets=period.count <= _MAX_TARGETS,
@@ -189,16 +189,16 @@ def line_chart(
 
 def sparkline(values: Sequence[Any]) -> Sparkline:
     """Return the line of values at equal distances, from 0 to the largest of them; None is a gap."""
-    drawn = [_finite(value) for value in values]
+    drawn = [_read_finite(value) for value in values]
     top = max((value for value in drawn if value is not None), default=0) or 1
     distance = (SPARK_WIDTH - 4) / max(len(drawn) - 1, 1)
     height = SPARK_HEIGHT - 4
-    at = {
+    points_by_index = {
         number: (2 + number * distance, SPARK_HEIGHT - 2 - value / top * height)
         for number, value in enumerate(drawn)
         if value is not None
     }
-    return Sparkline(_line(at))
+    return Sparkline(_draw_line(points_by_index))
 
 
 def nice_ticks(maximum: float, *, is_whole: bool = False) -> list[float]:
@@ -225,38 +225,40 @@ def compact_number(value: float, language: str = "en") -> str:
         return f"{value:.0e}"
     for size, letter in _LARGE:
         if value >= size:
-            return _decimal(value / size, language) + letter
-    return _decimal(value, language)
+            return _write_decimal(value / size, language) + letter
+    return _write_decimal(value, language)
 
 
 def compact_duration(milliseconds: float, language: str = "en") -> str:
     """Return a duration in few letters, such as 250 ms, 1.5 s or 20k s."""
     if milliseconds < 1000:
-        return _decimal(milliseconds, language) + " ms"
+        return _write_decimal(milliseconds, language) + " ms"
     return compact_number(milliseconds / 1000, language) + " s"
 
 
-def _rows(period: Period, points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[ChartRow, ...]:
+def _build_rows(
+    period: Period, points: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> tuple[ChartRow, ...]:
     """Return the intervals of the period that have a value, in their order."""
-    width = _slot(period)
-    found: dict[int, ChartRow] = {}
+    width = _measure_slot(period)
+    rows: dict[int, ChartRow] = {}
     for point in points:
-        at = _time(point["at"])
-        index = None if at is None else period.index(at)
-        values = tuple(_finite(point.get(name)) for name in names)
+        moment = _read_time(point["at"])
+        index = None if moment is None else period.index(moment)
+        values = tuple(_read_finite(point.get(name)) for name in names)
         if index is None or all(value is None for value in values):
             continue
         began = period.since + index * period.step
         text = began.astimezone(UTC).strftime("%Y-%m-%d" if period.step >= _DAY else "%Y-%m-%d %H:%M")
-        found[index] = ChartRow(text, values, _rounded(LEFT + index * width), _rounded(width))
-    return tuple(found[index] for index in sorted(found))
+        rows[index] = ChartRow(text, values, _round(LEFT + index * width), _round(width))
+    return tuple(rows[index] for index in sorted(rows))
 
 
-def _slot(period: Period) -> float:
+def _measure_slot(period: Period) -> float:
     return (RIGHT - LEFT) / max(period.count, 1)
 
 
-def _finite(value: Any) -> float | int | None:
+def _read_finite(value: Any) -> float | int | None:
     """Return a number from 0 on that can be drawn; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -267,7 +269,7 @@ def _finite(value: Any) -> float | int | None:
     return value if is_drawable else None
 
 
-def _time(value: Any) -> datetime | None:
+def _read_time(value: Any) -> datetime | None:
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -276,95 +278,97 @@ def _time(value: Any) -> datetime | None:
     return value if isinstance(value, datetime) and value.tzinfo is not None else None
 
 
-def _height(value: float, ticks: Sequence[float]) -> float:
+def _measure_height(value: float, ticks: Sequence[float]) -> float:
     return value / ticks[-1] * (BOTTOM - TOP)
 
 
 def _count_ticks(values: Sequence[float], language: str) -> tuple[Tick, ...]:
     return tuple(
-        Tick(_rounded(BOTTOM - _height(one, values)), compact_number(one, language)) for one in values
+        Tick(_round(BOTTOM - _measure_height(one, values)), compact_number(one, language)) for one in values
     )
 
 
-def _duration_ticks(values: Sequence[float], language: str) -> tuple[Tick, ...]:
+def _write_duration_ticks(values: Sequence[float], language: str) -> tuple[Tick, ...]:
     # All in one unit: 500 ms beside 1 s would have to be read twice.
     if values[-1] < 1000:
-        texts = [_decimal(one, language) + " ms" for one in values]
+        texts = [_write_decimal(one, language) + " ms" for one in values]
     else:
         texts = [compact_number(one / 1000, language) + " s" for one in values]
     return tuple(
-        Tick(_rounded(BOTTOM - _height(one, values)), text) for one, text in zip(values, texts, strict=True)
+        Tick(_round(BOTTOM - _measure_height(one, values)), text)
+        for one, text in zip(values, texts, strict=True)
     )
 
 
-def _time_ticks(period: Period) -> tuple[Tick, ...]:
+def _build_time_ticks(period: Period) -> tuple[Tick, ...]:
     """Return ticks at round times in UTC whose labels are within the chart."""
     if not period.count:
         return ()
     # A day's bar has its label below its middle; shorter intervals begin at their label.
-    shift = _slot(period) / 2 if period.step >= _DAY else 0.0
-    scale = _slot(period) / period.step.total_seconds()
+    shift = _measure_slot(period) / 2 if period.step >= _DAY else 0.0
+    scale = _measure_slot(period) / period.step.total_seconds()
     ticks = []
-    for at, text in _round_times(period):
-        x = LEFT + (at - period.since).total_seconds() * scale + shift
+    for moment, text in _list_round_times(period):
+        x = LEFT + (moment - period.since).total_seconds() * scale + shift
         if LEFT <= x <= WIDTH - _HALF_LABEL:
-            ticks.append(Tick(_rounded(x), text))
+            ticks.append(Tick(_round(x), text))
     return tuple(ticks)
 
 
-def _round_times(period: Period) -> Iterator[tuple[datetime, str]]:
+def _list_round_times(period: Period) -> Iterator[tuple[datetime, str]]:
     """Yield round times of the period with their labels: time of day, day, or month."""
     since, until = period.since.astimezone(UTC), period.until.astimezone(UTC)
     length = until - since
     step = next((one for one in _STEPS if one >= period.step and one * _TIME_TICKS >= length), None)
     if step is None:
-        yield from _month_starts(since, until)
+        yield from _list_month_starts(since, until)
         return
-    at = _MONDAY + ((since - _MONDAY) // step) * step
-    while at < until:
-        if at >= since:
-            is_day = step >= _DAY or (at.hour, at.minute) == (0, 0)
-            yield at, at.strftime("%m-%d" if is_day else "%H:%M")
-        at += step
+    moment = _MONDAY + ((since - _MONDAY) // step) * step
+    while moment < until:
+        if moment >= since:
+            is_day = step >= _DAY or (moment.hour, moment.minute) == (0, 0)
+            yield moment, moment.strftime("%m-%d" if is_day else "%H:%M")
+        moment += step
 
 
-def _month_starts(since: datetime, until: datetime) -> Iterator[tuple[datetime, str]]:
+def _list_month_starts(since: datetime, until: datetime) -> Iterator[tuple[datetime, str]]:
     months = (until.year - since.year) * 12 + until.month - since.month + 1
     step = next((one for one in _MONTHS if one * _TIME_TICKS >= months), months)
     number = -(-(since.year * 12 + since.month - 1) // step) * step
     while number // 12 <= until.year:
-        at = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
-        if since <= at < until:
-            yield at, at.strftime("%Y-%m")
+        moment = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
+        if since <= moment < until:
+            yield moment, moment.strftime("%Y-%m")
         number += step
 
 
-def _line(at: Mapping[int, tuple[float, float]]) -> str:
+def _draw_line(points: Mapping[int, tuple[float, float]]) -> str:
     """Return the path through points by the number of their interval, interrupted where one is missing."""
     parts = []
-    for number in sorted(at):
-        x, y = at[number]
-        text = f"{_text(x)} {_text(y)}"
-        if number - 1 in at:
+    for number in sorted(points):
+        x, y = points[number]
+        text = f"{_write_number(x)} {_write_number(y)}"
+        if number - 1 in points:
             parts.append(f"L{text}")
         else:
             # A line of no length is a dot, by its round ends.
-            parts.append(f"M{text}" + ("" if number + 1 in at else "h0"))
+            parts.append(f"M{text}" + ("" if number + 1 in points else "h0"))
     return "".join(parts)
 
 
-def _rectangle(x: float, y: float, width: float, height: float) -> str:
-    return f"M{_text(x)} {_text(y)}h{_text(width)}v{_text(height)}h-{_text(width)}z"
+def _draw_rectangle(x: float, y: float, width: float, height: float) -> str:
+    across, down = _write_number(width), _write_number(height)
+    return f"M{_write_number(x)} {_write_number(y)}h{across}v{down}h-{across}z"
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, 2)
 
 
-def _text(value: float) -> str:
+def _write_number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _decimal(value: float, language: str) -> str:
+def _write_decimal(value: float, language: str) -> str:
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return text.replace(".", ",") if language == "de" else text

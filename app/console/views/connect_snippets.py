@@ -13,23 +13,23 @@ KEY: Final = "YOUR_KEY"
 def toolset_snippets(name: str, addresses: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return labels and texts for the addresses of a toolset."""
     return [
-        ("Claude Code", _claude_code(name, addresses["mcp"])),
-        ("MCP (JSON)", _mcp_configuration(name, addresses["mcp"])),
-        ("UTCP (JSON)", _utcp_configuration(name, addresses["utcp"])),
-        ("OpenAI, Anthropic, … (curl)", _tool_calls(addresses)),
+        ("Claude Code", _write_claude_code(name, addresses["mcp"])),
+        ("MCP (JSON)", _write_mcp_configuration(name, addresses["mcp"])),
+        ("UTCP (JSON)", _write_utcp_configuration(name, addresses["utcp"])),
+        ("OpenAI, Anthropic, … (curl)", _write_tool_calls(addresses)),
     ]
 
 
-def _claude_code(name: str, url: str) -> str:
+def _write_claude_code(name: str, url: str) -> str:
     return f'claude mcp add --transport http {name} {url} --header "Authorization: Bearer {KEY}"'
 
 
-def _mcp_configuration(name: str, url: str) -> str:
+def _write_mcp_configuration(name: str, url: str) -> str:
     server = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {KEY}"}}
-    return _json({"mcpServers": {name: server}})
+    return _write_json({"mcpServers": {name: server}})
 
 
-def _utcp_configuration(name: str, url: str) -> str:
+def _write_utcp_configuration(name: str, url: str) -> str:
     template = {
         "name": name.replace("-", "_"),
         "call_template_type": "http",
@@ -37,10 +37,10 @@ def _utcp_configuration(name: str, url: str) -> str:
         "url": url,
         "headers": {"Authorization": f"Bearer {KEY}"},
     }
-    return _json({"manual_call_templates": [template]})
+    return _write_json({"manual_call_templates": [template]})
 
 
-def _tool_calls(addresses: Mapping[str, str]) -> str:
+def _write_tool_calls(addresses: Mapping[str, str]) -> str:
     export = addresses["search"].removesuffix("search") + "export?format=openai-chat"
     header = f'-H "Authorization: Bearer {KEY}"'
     return (
@@ -50,5 +50,5 @@ def _tool_calls(addresses: Mapping[str, str]) -> str:
     )
 
 
-def _json(value: object) -> str:
+def _write_json(value: object) -> str:
     return exact_json.dumps(value, option=orjson.OPT_INDENT_2).decode()

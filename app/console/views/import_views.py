@@ -39,8 +39,8 @@ class ReportView:
     @cached_property
     def rows(self) -> list[OperationRow]:
         """All operations: skipped ones, those that are hard for a model, and the others."""
-        rows = [self._row(one) for one in self.report.get("operations") or ()]
-        return sorted(rows, key=lambda one: (one.outcome != "skipped", not one.is_hard))
+        rows = [self._build_row(row) for row in self.report.get("operations") or ()]
+        return sorted(rows, key=lambda row: (row.outcome != "skipped", not row.is_hard))
 
     @property
     def counts(self) -> Json:
@@ -51,9 +51,9 @@ class ReportView:
     @cached_property
     def findings(self) -> list[tuple[str, int, str]]:
         """What makes tools hard for a model: the suggestion, the number of tools, and one of them."""
-        found = [(f, one) for one in self.report.get("operations") or () for f in one.get("lint") or ()]
-        counted = Counter(f["rule"] for f, _ in found)
-        first = {f["rule"]: (f["suggestion"], one["name"]) for f, one in reversed(found)}
+        pairs = [(f, one) for one in self.report.get("operations") or () for f in one.get("lint") or ()]
+        counted = Counter(f["rule"] for f, _ in pairs)
+        first = {f["rule"]: (f["suggestion"], one["name"]) for f, one in reversed(pairs)}
         return [(first[rule][0], count, short_name(first[rule][1])) for rule, count in counted.most_common()]
 
     @property
@@ -66,17 +66,22 @@ class ReportView:
         origin = origin_of(self.final_url) or ""
         return "" if origin == origin_of(url) else origin
 
-    def _row(self, one: Json) -> OperationRow:
-        lint = [f"{f['detail']}" for f in one.get("lint") or ()]
-        slimmed = one.get("slimmed") or ()
-        remarks = [*([one["reason"]] if one.get("reason") else []), *one.get("notes", ()), *slimmed, *lint]
+    def _build_row(self, operation: Json) -> OperationRow:
+        lint = [f"{f['detail']}" for f in operation.get("lint") or ()]
+        slimmed = operation.get("slimmed") or ()
+        remarks = [
+            *([operation["reason"]] if operation.get("reason") else []),
+            *operation.get("notes", ()),
+            *slimmed,
+            *lint,
+        ]
         return OperationRow(
-            outcome=one["outcome"],
-            name=short_name(one["name"]),
-            source_key=one["source_key"],
-            description=self.descriptions.get(one["source_key"], ""),
-            tokens=one.get("tokens"),
-            pointer=one.get("pointer", ""),
+            outcome=operation["outcome"],
+            name=short_name(operation["name"]),
+            source_key=operation["source_key"],
+            description=self.descriptions.get(operation["source_key"], ""),
+            tokens=operation.get("tokens"),
+            pointer=operation.get("pointer", ""),
             remarks=remarks,
             is_hard=bool(lint),
         )

@@ -44,37 +44,41 @@ def key_snippets(*, base_url: str, toolset: str | None) -> tuple[Snippet, ...]:
     return (
         Snippet("curl", "curl", (SnippetPart(_("Shell"), curl),)),
         Snippet(
-            "python", "Python", (SnippetPart(_("Client library in packages/python"), _python(base, toolset)),)
+            "python",
+            "Python",
+            (SnippetPart(_("Client library in packages/python"), _write_python(base, toolset)),),
         ),
         Snippet(
             "typescript",
             "TypeScript",
-            (SnippetPart(_("Client library in packages/typescript"), _typescript(base, toolset)),),
+            (SnippetPart(_("Client library in packages/typescript"), _write_typescript(base, toolset)),),
         ),
         Snippet("mcp", "MCP", (SnippetPart(_("Configuration of a client"), configuration),)),
         *(
-            Snippet(name, title, (SnippetPart(_("In Python"), _model(name, title, dialect, base, toolset)),))
+            Snippet(
+                name, title, (SnippetPart(_("In Python"), _write_model(name, title, dialect, base, toolset)),)
+            )
             for name, title, dialect in _CLIENTS
         ),
     )
 
 
-def _gateway(base: str, toolset: str | None) -> str:
+def _write_gateway(base: str, toolset: str | None) -> str:
     chosen = f", toolset={literal(toolset, 'python')}" if toolset else ""
     return f"Gateway(url={literal(base, 'python')}{chosen})"
 
 
-def _python(base: str, toolset: str | None) -> str:
+def _write_python(base: str, toolset: str | None) -> str:
     return (
         "from utcp_gateway_client.gateway import Gateway\n\n"
         f"# The key is read from {KEY_VARIABLE}.\n"
-        f"with {_gateway(base, toolset)} as gateway:\n"
+        f"with {_write_gateway(base, toolset)} as gateway:\n"
         f"    for tool in gateway.search({literal(_TASK, 'python')}):\n"
         "        print(tool.name)\n"
     )
 
 
-def _typescript(base: str, toolset: str | None) -> str:
+def _write_typescript(base: str, toolset: str | None) -> str:
     options = {"url": base, **({"toolset": toolset} if toolset else {})}
     return (
         'import { Gateway } from "@utcp-gateway/client";\n\n'
@@ -84,7 +88,7 @@ def _typescript(base: str, toolset: str | None) -> str:
     )
 
 
-def _model(name: str, title: str, dialect: str, base: str, toolset: str | None) -> str:
+def _write_model(name: str, title: str, dialect: str, base: str, toolset: str | None) -> str:
     create = {
         "openai": (
             "OpenAI().chat.completions.create(\n"
@@ -101,7 +105,7 @@ def _model(name: str, title: str, dialect: str, base: str, toolset: str | None) 
     return (
         f"import os\n\nfrom {name} import {title}\nfrom utcp_gateway_client.gateway import Gateway\n\n"
         'messages = [{"role": "user", "content": "..."}]\n'
-        f"with {_gateway(base, toolset)} as gateway:\n"
+        f"with {_write_gateway(base, toolset)} as gateway:\n"
         f"    tools = gateway.tools({wanted}format={literal(dialect, 'python')})\n"
         f"    response = {create}"
         "    messages += gateway.run(response)\n"

@@ -94,7 +94,7 @@ class Notice:
             query["undo_field"] = [f"{name}={value}" for name, value in self.undo_fields]
         if key:
             said = (self.name, str(self.count or ""), self.subject, self.undo)
-            query["undo_mac"] = _mac(key, said, query.get("undo_field", ()))
+            query["undo_mac"] = _compute_mac(key, said, query.get("undo_field", ()))
         return query
 
 
@@ -121,7 +121,9 @@ def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -
     said = [query.get(name, "") for name in ("notice", "count", "subject", "undo")]
     if not key:
         undo, fields = "", []
-    elif not hmac.compare_digest(_mac(key, said, fields).encode(), query.get("undo_mac", "").encode()):
+    elif not hmac.compare_digest(
+        _compute_mac(key, said, fields).encode(), query.get("undo_mac", "").encode()
+    ):
         return None
     pairs = tuple((name, value) for name, _, value in (one.partition("=") for one in fields))
     return ShownNotice(
@@ -132,7 +134,7 @@ def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -
     )
 
 
-def _mac(key: bytes, said: Sequence[str], fields: Sequence[str]) -> str:
+def _compute_mac(key: bytes, said: Sequence[str], fields: Sequence[str]) -> str:
     # As JSON, in which a text with any characters ends where it ends.
     message = json.dumps([*said, list(fields)]).encode("ascii")
     return hmac.new(key, message, sha256).hexdigest()[:32]

@@ -18,8 +18,8 @@ async def pending_approvals(app: object, api: ApiClient, key_id: str, *, is_curr
     """
     counts = _read.setdefault(app, {})
     now = time.monotonic()
-    at, count = counts.get(key_id, (0.0, None))
-    if at and now - at < _SECONDS and not is_current:
+    read_time, count = counts.get(key_id, (0.0, None))
+    if read_time and now - read_time < _SECONDS and not is_current:
         return count
     response = await api.send("GET", "/approvals", query={"state": "pending", "limit": 1}, check=False)
     count = None

@@ -46,22 +46,26 @@ def snippets(tool: str, arguments: Any, *, base_url: str, alias: str) -> tuple[S
     """
     base = base_url.rstrip("/")
     return (
-        Snippet("curl", "curl", (SnippetPart(_("Shell"), _curl(tool, arguments, base)),)),
+        Snippet("curl", "curl", (SnippetPart(_("Shell"), _write_curl(tool, arguments, base)),)),
         Snippet(
             "python", "Python",
-            (SnippetPart(_("Client library in packages/python"), _python(tool, arguments, base)),),
+            (SnippetPart(_("Client library in packages/python"), _write_python(tool, arguments, base)),),
         ),
         Snippet(
             "typescript", "TypeScript",
-            (SnippetPart(_("Client library in packages/typescript"), _typescript(tool, arguments, base)),),
+            (
+                SnippetPart(
+                    _("Client library in packages/typescript"), _write_typescript(tool, arguments, base)
+                ),
+            ),
         ),
-        Snippet("mcp", "MCP", _mcp(tool, arguments, base)),
-        Snippet("openai", "OpenAI", _openai(tool, arguments, base, alias)),
-        Snippet("anthropic", "Anthropic", _anthropic(tool, arguments, base, alias)),
+        Snippet("mcp", "MCP", _write_mcp(tool, arguments, base)),
+        Snippet("openai", "OpenAI", _write_openai(tool, arguments, base, alias)),
+        Snippet("anthropic", "Anthropic", _write_anthropic(tool, arguments, base, alias)),
     )  # fmt: skip
 
 
-def _exports(base: str) -> str:
+def _write_exports(base: str) -> str:
     return f"export {URL_VARIABLE}={shlex.quote(base)}\nexport {KEY_VARIABLE}=...\n"
 
 
@@ -75,12 +79,12 @@ def _post(path: str, body: Any) -> str:
     )
 
 
-def _curl(tool: str, arguments: Any, base: str) -> str:
+def _write_curl(tool: str, arguments: Any, base: str) -> str:
     # Without an Accept header, curl accepts everything: the response is the upstream's own.
-    return f"{_exports(base)}{_post(f'/tools/{quote(tool)}/call', arguments)}\n"
+    return f"{_write_exports(base)}{_post(f'/tools/{quote(tool)}/call', arguments)}\n"
 
 
-def _python(tool: str, arguments: Any, base: str) -> str:
+def _write_python(tool: str, arguments: Any, base: str) -> str:
     called = literal(arguments, "python", 1)
     return (
         "from utcp_gateway_client.gateway import Gateway\n\n"
@@ -90,7 +94,7 @@ def _python(tool: str, arguments: Any, base: str) -> str:
     )
 
 
-def _typescript(tool: str, arguments: Any, base: str) -> str:
+def _write_typescript(tool: str, arguments: Any, base: str) -> str:
     return (
         'import { Gateway } from "@utcp-gateway/client";\n\n'
         f"// The key is read from {KEY_VARIABLE}.\n"
@@ -99,7 +103,7 @@ def _typescript(tool: str, arguments: Any, base: str) -> str:
     )
 
 
-def _mcp(tool: str, arguments: Any, base: str) -> tuple[SnippetPart, ...]:
+def _write_mcp(tool: str, arguments: Any, base: str) -> tuple[SnippetPart, ...]:
     server = {
         "type": "http",
         "url": f"{base}/mcp",
@@ -121,13 +125,13 @@ def _mcp(tool: str, arguments: Any, base: str) -> tuple[SnippetPart, ...]:
 
 def _export(tool: str, dialect: str, base: str) -> str:
     return (
-        f"{_exports(base)}"
+        f"{_write_exports(base)}"
         f'curl "${URL_VARIABLE}/tools/export?format={dialect}&names={quote(tool)}" \\\n'
         f'  -H "Authorization: Bearer ${KEY_VARIABLE}"\n'
     )
 
 
-def _openai(tool: str, arguments: Any, base: str, alias: str) -> tuple[SnippetPart, ...]:
+def _write_openai(tool: str, arguments: Any, base: str, alias: str) -> tuple[SnippetPart, ...]:
     function = {"name": alias, "arguments": literal(arguments, "json", compact=True)}
     message = {
         "role": "assistant",
@@ -152,7 +156,7 @@ def _openai(tool: str, arguments: Any, base: str, alias: str) -> tuple[SnippetPa
     )
 
 
-def _anthropic(tool: str, arguments: Any, base: str, alias: str) -> tuple[SnippetPart, ...]:
+def _write_anthropic(tool: str, arguments: Any, base: str, alias: str) -> tuple[SnippetPart, ...]:
     message = {
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "toolu_1", "name": alias, "input": arguments}],
@@ -182,7 +186,7 @@ def literal(value: Any, language: str, level: int = 0, *, compact: bool = False)
 
     It is on several lines, indented from `level` on, unless it is short or `compact`.
     """
-    flat = _flat(value, language)
+    flat = _write_flat(value, language)
     if compact or len(flat) <= 80 or level > _MAX_DEPTH or not isinstance(value, dict | list) or not value:
         return flat
     inner, outer = "    " * (level + 1), "    " * level
@@ -190,7 +194,7 @@ def literal(value: Any, language: str, level: int = 0, *, compact: bool = False)
         inner, outer = "  " * (level + 1), "  " * level
     if isinstance(value, dict):
         members = [
-            f"{_key(key, language)}: {literal(one, language, level + 1)}" for key, one in value.items()
+            f"{_write_key(key, language)}: {literal(one, language, level + 1)}" for key, one in value.items()
         ]
         opening, closing = "{", "}"
     else:
@@ -200,35 +204,37 @@ def literal(value: Any, language: str, level: int = 0, *, compact: bool = False)
     return opening + "\n" + ",\n".join(inner + member for member in members) + last + "\n" + outer + closing
 
 
-def _flat(value: Any, language: str) -> str:
+def _write_flat(value: Any, language: str) -> str:
     if isinstance(value, str):
-        return _string(value, language)
+        return _write_string(value, language)
     if value is None or isinstance(value, bool):
         return repr(value) if language == "python" else json.dumps(value)
     if isinstance(value, dict):
         return (
             "{"
-            + ", ".join(f"{_key(key, language)}: {_flat(one, language)}" for key, one in value.items())
+            + ", ".join(
+                f"{_write_key(key, language)}: {_write_flat(one, language)}" for key, one in value.items()
+            )
             + "}"
         )
     if isinstance(value, list):
-        return "[" + ", ".join(_flat(one, language) for one in value) + "]"
+        return "[" + ", ".join(_write_flat(one, language) for one in value) + "]"
     return json.dumps(value)
 
 
-def _key(key: str, language: str) -> str:
+def _write_key(key: str, language: str) -> str:
     # In a literal of JavaScript, this name sets the prototype.
-    return '["__proto__"]' if key == "__proto__" and language == "script" else _string(key, language)
+    return '["__proto__"]' if key == "__proto__" and language == "script" else _write_string(key, language)
 
 
-def _string(text: str, language: str) -> str:
+def _write_string(text: str, language: str) -> str:
     written = json.dumps(text, ensure_ascii=False)
     if not has_invisible(written):
         return written
-    return "".join(_escaped(one, language) if has_invisible(one) else one for one in written)
+    return "".join(_escape(one, language) if has_invisible(one) else one for one in written)
 
 
-def _escaped(character: str, language: str) -> str:
+def _escape(character: str, language: str) -> str:
     if language == "python" and ord(character) > 0xFFFF:
         return f"\\U{ord(character):08x}"
     # For JSON and JavaScript, a character beyond 16 bits is two escapes.

@@ -34,15 +34,15 @@ class InputRow:
 def input_rows(schema: Mapping[str, Any], gettext: Gettext) -> list[InputRow]:
     """Return the rows of a schema, at most 300 and five levels deep; a recursion is not followed."""
     shapes = Shapes(schema)
-    found: list[InputRow] = []
-    for row in _rows(shapes, schema, (), (), gettext):
-        found.append(row)
-        if len(found) >= MAX_ROWS:
+    rows: list[InputRow] = []
+    for row in _list_rows(shapes, schema, (), (), gettext):
+        rows.append(row)
+        if len(rows) >= MAX_ROWS:
             break
-    return found
+    return rows
 
 
-def _rows(
+def _list_rows(
     shapes: Shapes, schema: Any, path: tuple[str, ...], above: tuple[int, ...], gettext: Gettext
 ) -> Iterator[InputRow]:
     node = shapes.merged(schema)
@@ -50,18 +50,20 @@ def _rows(
     if isinstance(properties, dict):
         required = node.get("required")
         listed = required if isinstance(required, list) else []
-        names = frozenset(one for one in listed if isinstance(one, str))
-        for name in sorted(properties, key=lambda one: one not in names):
+        names = frozenset(name_of_member for name_of_member in listed if isinstance(name_of_member, str))
+        for name in sorted(properties, key=lambda name_of_member: name_of_member not in names):
             member = properties[name]
-            yield _row(shapes, member, (*path, name), gettext, required=name in names)
+            yield _build_row(shapes, member, (*path, name), gettext, required=name in names)
             if len(path) < _MAX_DEPTH - 1 and id(member) not in above:
-                yield from _rows(shapes, member, (*path, name), (*above, id(member)), gettext)
+                yield from _list_rows(shapes, member, (*path, name), (*above, id(member)), gettext)
     items = node.get("items")
     if isinstance(items, dict) and path and len(path) < _MAX_DEPTH and id(items) not in above:
-        yield from _rows(shapes, items, (*path[:-1], path[-1] + "[]"), (*above, id(items)), gettext)
+        yield from _list_rows(shapes, items, (*path[:-1], path[-1] + "[]"), (*above, id(items)), gettext)
 
 
-def _row(shapes: Shapes, member: Any, path: tuple[str, ...], gettext: Gettext, *, required: bool) -> InputRow:
+def _build_row(
+    shapes: Shapes, member: Any, path: tuple[str, ...], gettext: Gettext, *, required: bool
+) -> InputRow:
     shape = shapes.of(member)
     schema = shape.schema
     limits = list(controls.limits_of(shape, gettext))

@@ -41,7 +41,7 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
     texts = translations(language)
     never = time_element(None, texts)
     effects = {"read": _("read"), "write": _("write"), "delete": _("delete")}
-    states = _badges(page)
+    states = _list_badges(page)
     rows = []
     for tool in tools:
         usage = tool["usage"] or {}
@@ -58,7 +58,7 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
                 number(calls, language) if calls else NONE,
                 milliseconds(usage.get("p95_ms"), language),
                 time_element(last, texts) if last else never,
-                tuple(states[state] for state in _states(tool)),
+                tuple(states[state] for state in _list_states(tool)),
             )
         )
     return rows
@@ -66,11 +66,11 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
 
 def state_badges(page: Page, tool: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what to know about the state of a tool, as texts with the kinds of their badges."""
-    states = _badges(page)
-    return [states[state] for state in _states(tool)]
+    states = _list_badges(page)
+    return [states[state] for state in _list_states(tool)]
 
 
-def _badges(page: Page) -> dict[str, tuple[str, str]]:
+def _list_badges(page: Page) -> dict[str, tuple[str, str]]:
     _ = page.gettext
     return {
         "disabled": (_("disabled"), "neutral"),
@@ -88,7 +88,7 @@ def effect_of(known: Mapping[str, Any]) -> str:
     return "delete" if known["destructive"] else "write"
 
 
-def _states(tool: Mapping[str, Any]) -> Iterator[str]:
+def _list_states(tool: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps a tool from being called, and what else to know; nothing where all is well."""
     if not tool["enabled"]:
         yield "disabled"

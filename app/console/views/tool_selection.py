@@ -45,13 +45,13 @@ class ToolSelection:
         """Return the canonical names of the tools, at most one more than `at_most`; raise ApiProblem."""
         if not self.is_query:
             return list(self.names[: at_most + 1])
-        found: list[str] = []
+        names: list[str] = []
         cursor = None
-        while len(found) <= at_most:
+        while len(names) <= at_most:
             query = {**self.filters, "limit": _PAGE, "cursor": cursor}
             page = await api.get("/tools", query)
-            found += [tool["name"] for tool in page["items"]]
+            names += [tool["name"] for tool in page["items"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 break
-        return found[: at_most + 1]
+        return names[: at_most + 1]

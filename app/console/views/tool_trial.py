@@ -100,8 +100,8 @@ async def read_trial(page: Page, schema: Mapping[str, Any]) -> Trial:
     items: list[tuple[str, str | bytes]] = []
     for name, value in form.multi_items():
         items.append((name, await value.read() if isinstance(value, UploadFile) else value))
-    found = parse(items, schema, page.gettext)
-    return Trial(found, action=action or ("edit" if found.is_edit else "call"), **common)
+    submission = parse(items, schema, page.gettext)
+    return Trial(submission, action=action or ("edit" if submission.is_edit else "call"), **common)
 
 
 def read_arguments(page: Page, text: str) -> Submission:
@@ -171,7 +171,7 @@ async def send_call(page: Page, name: str, trial: Trial) -> ApiResponse:
     running = asyncio.create_task(
         page.api.send("POST", path, json=trial.arguments, headers=headers, check=False)
     )
-    leaving = asyncio.create_task(_disconnected(page))
+    leaving = asyncio.create_task(_wait_disconnected(page))
     try:
         await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -182,7 +182,7 @@ async def send_call(page: Page, name: str, trial: Trial) -> ApiResponse:
         running.cancel()
 
 
-async def _disconnected(page: Page) -> None:
+async def _wait_disconnected(page: Page) -> None:
     while (await page.request.receive())["type"] != "http.disconnect":
         pass
 
@@ -196,7 +196,7 @@ def _result(page: Page, response: ApiResponse, elapsed: float) -> TrialResult:
         "size": len(body),
         "call_id": headers.get("x-call-id"),
         "media_type": media_type,
-        "upstream_status": _number(headers.get("x-upstream-status")),
+        "upstream_status": _read_number(headers.get("x-upstream-status")),
         "by_upstream": headers.get("x-error-source") == "upstream",
         "headers": tuple((name, headers[name]) for name in _TOLD_HEADERS if name in headers),
     }
@@ -204,10 +204,10 @@ def _result(page: Page, response: ApiResponse, elapsed: float) -> TrialResult:
         return TrialResult(**common, problem=ApiProblem(response))
     if response.status == 202 and "location" in headers:
         common["approval"] = headers["location"].rpartition("/")[2]
-    return TrialResult(**common, **_shown(page, body, media_type))
+    return TrialResult(**common, **_show_body(page, body, media_type))
 
 
-def _shown(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
+def _show_body(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
     """Return how a body is shown: as a tree, as text, or not at all."""
     if not body:
         return {}
@@ -215,16 +215,16 @@ def _shown(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
         try:
             value = orjson.loads(body)
         except orjson.JSONDecodeError:
-            return _text(body)
+            return _show_text(body)
         indented = exact_json.dumps(value, option=orjson.OPT_INDENT_2)
         tree = json_tree(value, gettext=page.gettext)
-        return {"tree": tree, **_text(indented, is_json=True)}
+        return {"tree": tree, **_show_text(indented, is_json=True)}
     if media_type.startswith("text/") or media_type in ("application/xml", "application/json"):
-        return _text(body)
+        return _show_text(body)
     return {"is_binary": True}
 
 
-def _text(body: bytes, *, is_json: bool = False) -> dict[str, Any]:
+def _show_text(body: bytes, *, is_json: bool = False) -> dict[str, Any]:
     shown = body[:MAX_SHOWN_BYTES].decode(errors="replace")
     text = highlighted(shown) if is_json and len(body) <= 20_000 else visible(shown)
     return {"text": text, "is_cut": len(body) > MAX_SHOWN_BYTES}
@@ -235,5 +235,5 @@ def download_name(tool: str, media_type: str) -> str:
     return f"{tool}.{_FILE_NAMES.get(media_type, 'bin')}"
 
 
-def _number(text: str | None) -> int | None:
+def _read_number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None

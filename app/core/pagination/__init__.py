@@ -2,11 +2,11 @@
 
 A list route declares a subclass of `PageQuery` with its `sort` and filters, reads its rows with `read_page`
 (keyset pagination: a page begins after a position in the order, not at a number), or makes a page of items in
-memory with `page_of_items`, responds with a `PageModel` of `app.core.schemas`, and sets the header `Link` by
+memory with `paginate_items`, responds with a `PageModel` of `app.core.schemas`, and sets the header `Link` by
 `UsesPageLinks` of `app.api.dependencies`.
 """
 
-from app.core.pagination.in_memory import ItemField, page_of_items
+from app.core.pagination.in_memory import ItemField, paginate_items
 from app.core.pagination.keyset import (
     Ordering,
     Page,
@@ -18,8 +18,8 @@ from app.core.pagination.links import link_header
 from app.core.pagination.page_request import (
     PageQuery,
     PageRequest,
-    etag_matches,
-    version_etag,
+    matches_etag,
+    write_etag,
 )
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "PageRequest",
     "SortField",
     "contains",
-    "etag_matches",
     "link_header",
-    "page_of_items",
+    "matches_etag",
+    "paginate_items",
     "read_page",
-    "version_etag",
+    "write_etag",
 ]

@@ -33,29 +33,28 @@ def encode_cursor(page: PageRequest, position: Position) -> str:
 
 
 def decode_cursor(page: PageRequest, *, kind: type[Any], nullable: bool = False) -> Position | None:
-    """Return the position in the cursor of `page`, whose value is of type `kind`, or, where `nullable`, None.
+    """Return the position in the cursor of `page`, or None where the request has no cursor.
 
-    Return None without a cursor.
-
-    Raise InvalidInput for text that is no cursor, and for the cursor of a list with another sort or filter.
+    Its value has the type `kind`, or is None where `nullable`. Raise InvalidInput for text that is not a
+    cursor, and for the cursor of a list with another sort or filter.
     """
     if page.cursor is None:
         return None
     try:
         text = page.cursor.encode("ascii")
         sort, filters, value, item_id = orjson.loads(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
-        position = Position(_value(value, kind, nullable=nullable), UUID(item_id))
+        position = Position(_read_value(value, kind, nullable=nullable), UUID(item_id))
     except (ValueError, TypeError, AttributeError, OverflowError, binascii.Error, RecursionError):
-        raise _invalid("Give the `next_cursor` of a page of this list, unchanged.") from None
+        raise _reject_cursor("Must be the `next_cursor` of a page of this list, unchanged.") from None
     if (sort, filters) != (page.sort, page.filters):
-        raise _invalid(
-            "The cursor belongs to a list with another `sort` or other filters: give the same ones, "
-            "or begin without a cursor."
+        raise _reject_cursor(
+            "Belongs to a list with another `sort` or other filters: give the same ones, or begin without a "
+            "cursor."
         )
     return position
 
 
-def _value(value: Any, kind: type[Any], *, nullable: bool) -> str | datetime | UUID | None:
+def _read_value(value: Any, kind: type[Any], *, nullable: bool) -> str | datetime | UUID | None:
     """Return the value of a cursor's JSON as `kind`; raise an error of Python where it is none."""
     if value is None and nullable:
         return None
@@ -71,7 +70,7 @@ def _value(value: Any, kind: type[Any], *, nullable: bool) -> str | datetime | U
     return value
 
 
-def _invalid(detail: str) -> InvalidInput:
+def _reject_cursor(detail: str) -> InvalidInput:
     return InvalidInput(
         "The cursor is not valid: see #/query/cursor.", errors=[FieldError("#/query/cursor", detail)]
     )

@@ -21,28 +21,28 @@ class ItemField:
     kind: type[str] | type[datetime] = str
 
 
-def page_of_items(
+def paginate_items(
     items: Iterable[ItemT], *, fields: Mapping[str, ItemField], item_id: str, page: PageRequest
 ) -> Page[ItemT]:
-    """Return a page of items, all of which match the filters.
+    """Return a page of items; all of them must match the filters already.
 
-    `fields` are the orders by the names in the `sort` parameter; the attribute `item_id`, the text of a UUID,
+    `fields` has the order for each name of the `sort` parameter. The attribute `item_id`, the text of a UUID,
     decides between equal values. Raise InvalidInput for a cursor that is not valid for this list.
     """
     field = fields[page.sort.removeprefix("-")]
     descending: Final = page.sort.startswith("-")
 
-    def key(item: ItemT) -> tuple[Any, UUID]:
+    def get_key(item: ItemT) -> tuple[Any, UUID]:
         return getattr(item, field.attribute), UUID(getattr(item, item_id))
 
-    found = sorted(items, key=key, reverse=descending)
-    total = len(found)
+    matches = sorted(items, key=get_key, reverse=descending)
+    total = len(matches)
     position = decode_cursor(page, kind=field.kind)
     if position is not None:
         here = (position.value, position.item_id)
-        found = [item for item in found if (key(item) < here if descending else key(item) > here)]
-    rows = found[: page.limit]
+        matches = [item for item in matches if (get_key(item) < here if descending else get_key(item) > here)]
+    rows = matches[: page.limit]
     next_cursor = None
-    if len(found) > page.limit:
-        next_cursor = encode_cursor(page, Position(*key(rows[-1])))
+    if len(matches) > page.limit:
+        next_cursor = encode_cursor(page, Position(*get_key(rows[-1])))
     return Page(rows, next_cursor, total)

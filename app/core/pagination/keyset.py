@@ -33,7 +33,7 @@ from app.core.pagination.cursor import Position, decode_cursor, encode_cursor
 from app.core.pagination.page_request import PageRequest
 
 MAX_TOTAL: Final = 10_000
-"""Up to so many rows are counted."""
+"""`read_page` counts at most this many rows."""
 _WILDCARDS: Final = re.compile(r"([\\%_])")
 _FIRST_MOMENT: Final[ColumnElement[Any]] = literal_column("'-infinity'::timestamptz")
 
@@ -61,7 +61,7 @@ class SortField:
 
     def bound(self, value: Any) -> Any:
         """Return a value of this field for comparison with `expression`."""
-        return _FIRST_MOMENT if value is None else literal(value, _type(self.column))
+        return _FIRST_MOMENT if value is None else literal(value, _get_type(self.column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,45 +76,47 @@ class Ordering:
     item_id: SQLColumnExpression[Any]
     ids_first: bool = False
 
-    def field(self, sort: str) -> SortField:
+    def get_field(self, sort: str) -> SortField:
         """Return the field of `sort`, which is `name` or `-name`."""
         return self.fields[sort.removeprefix("-")]
 
-    def sorted(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
+    def sort_statement(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
         """Return the statement in the order of a page."""
-        field = self.field(page.sort)
+        field = self.get_field(page.sort)
         keys: list[Any] = [field.expression] if field.unique else [field.expression, self.item_id]
         return statement.order_by(*(key.desc() if page.sort.startswith("-") else key.asc() for key in keys))
 
-    def limited(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
+    def select_page(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
         """Return the statement for the rows of a page in their order, and one more if there is a next page.
 
         Raise InvalidInput for a cursor that is not valid for this list.
         """
-        field = self.field(page.sort)
+        field = self.get_field(page.sort)
         position = decode_cursor(page, kind=field.kind, nullable=field.nullable)
         if position is not None:
-            statement = statement.where(self._after(field, position, descending=page.sort.startswith("-")))
-        return self.sorted(statement, page).limit(page.limit + 1)
+            statement = statement.where(
+                self._select_after(field, position, descending=page.sort.startswith("-"))
+            )
+        return self.sort_statement(statement, page).limit(page.limit + 1)
 
-    def positions(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
-        """Return the statement for id and sort value alone, of the rows that `limited` returns."""
-        field = self.field(page.sort)
+    def select_positions(self, statement: Select[Any], page: PageRequest) -> Select[Any]:
+        """Return the statement for id and sort value alone, of the rows that `select_page` returns."""
+        field = self.get_field(page.sort)
         columns = {"id": self.item_id, field.attribute: field.column}
         labelled: list[Any] = [column.label(name) for name, column in columns.items()]
-        return self.limited(statement.with_only_columns(*labelled, maintain_column_froms=True), page)
+        return self.select_page(statement.with_only_columns(*labelled, maintain_column_froms=True), page)
 
-    def _after(self, field: SortField, position: Position, *, descending: bool) -> ColumnElement[bool]:
+    def _select_after(self, field: SortField, position: Position, *, descending: bool) -> ColumnElement[bool]:
         here, there = field.expression, field.bound(position.value)
         if not field.unique:
             here = tuple_(here, self.item_id)
-            there = tuple_(there, literal(position.item_id, _type(self.item_id)))
+            there = tuple_(there, literal(position.item_id, _get_type(self.item_id)))
         after: ColumnElement[bool] = here < there if descending else here > there
         return after
 
-    def cursor_after(self, row: Any, page: PageRequest) -> str:
+    def encode_cursor_after(self, row: Any, page: PageRequest) -> str:
         """Return the cursor of the page after this row, which has an `id`."""
-        return encode_cursor(page, Position(getattr(row, self.field(page.sort).attribute), row.id))
+        return encode_cursor(page, Position(getattr(row, self.get_field(page.sort).attribute), row.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +147,17 @@ async def read_page(
     for a cursor that is not valid for this list.
     """
     if ordering.ids_first:
-        positions = list((await session.execute(ordering.positions(statement, page))).all())
+        positions = list((await session.execute(ordering.select_positions(statement, page))).all())
         ids = [one.id for one in positions[: page.limit]]
         # One array instead of as many parameters, whose statement would be compiled anew for each number.
-        is_on_page = ordering.item_id == any_(cast(ids, ARRAY(_type(ordering.item_id))))
-        whole = ordering.sorted(statement.where(is_on_page), page)
-        rows = await _rows(session, whole) if ids else []
+        is_on_page = ordering.item_id == any_(cast(ids, ARRAY(_get_type(ordering.item_id))))
+        whole = ordering.sort_statement(statement.where(is_on_page), page)
+        rows = await _fetch_rows(session, whole) if ids else []
     else:
-        positions = await _rows(session, ordering.limited(statement, page))
+        positions = await _fetch_rows(session, ordering.select_page(statement, page))
         rows = positions[: page.limit]
     is_last = len(positions) <= page.limit
-    next_cursor = None if is_last else ordering.cursor_after(positions[page.limit - 1], page)
+    next_cursor = None if is_last else ordering.encode_cursor_after(positions[page.limit - 1], page)
     if not count:
         return Page(rows, next_cursor)
     if is_last and page.cursor is None:
@@ -167,10 +169,10 @@ async def read_page(
     return Page(rows, next_cursor, number)
 
 
-async def _rows(session: AsyncSession, statement: Select[Any]) -> list[Any]:
+async def _fetch_rows(session: AsyncSession, statement: Select[Any]) -> list[Any]:
     """Return the rows of a statement: entities where it selects one."""
-    found = await session.execute(statement)
-    return list(found.scalars() if len(statement.column_descriptions) == 1 else found.all())
+    result = await session.execute(statement)
+    return list(result.scalars() if len(statement.column_descriptions) == 1 else result.all())
 
 
 async def count_up_to(session: AsyncSession, statement: Select[Any], *, limit: int) -> int:
@@ -191,6 +193,6 @@ def contains(text: str, *columns: SQLColumnExpression[Any]) -> ColumnElement[boo
     return or_(*(column.ilike(pattern, escape="\\") for column in searched))
 
 
-def _type(column: Any) -> TypeEngine[Any]:
-    found: TypeEngine[Any] = column.type
-    return found
+def _get_type(column: Any) -> TypeEngine[Any]:
+    column_type: TypeEngine[Any] = column.type
+    return column_type

@@ -53,11 +53,11 @@ class PageQuery(BaseModel):
         return PageRequest(self.sort, self.limit, self.cursor, digest.hexdigest())
 
 
-def version_etag(version: int | str) -> str:
+def write_etag(version: int | str) -> str:
     """Return the strong entity tag of a stored object: its version in quotes (RFC 9110 section 8.8.3)."""
     return f'"{version}"'
 
 
-def etag_matches(if_match: str, tag: str) -> bool:
+def matches_etag(if_match: str, tag: str) -> bool:
     """Return whether `If-Match` holds for an entity tag, by strong comparison (RFC 9110 section 13.1.1)."""
     return if_match.strip() == "*" or tag in (part.strip() for part in if_match.split(","))

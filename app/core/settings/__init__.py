@@ -153,11 +153,11 @@ class Settings(
             raise ValueError(msg)
         return self
 
-    def default_key_rate_limit(self) -> RateLimit | None:
+    def get_default_key_rate_limit(self) -> RateLimit | None:
         """Return the rate limit of API keys without one of their own; None for no limit."""
         return None if self.key_rate_limit is None else RateLimit.parse(self.key_rate_limit, is_own=False)
 
-    def key_failure_limit(self) -> RateLimit | None:
+    def get_key_failure_limit(self) -> RateLimit | None:
         """Return the rate limit of invalid API keys from one client address; None for no limit."""
         return None if self.key_failure_rate_limit is None else RateLimit.parse(self.key_failure_rate_limit)
 
@@ -180,7 +180,7 @@ class Settings(
             return self.shutdown_grace_seconds
         return 0.0 if self.embedded or self.database_url is None else 2.0
 
-    def key_ring(self) -> str:
+    def read_key_ring(self) -> str:
         """Return the text of the key ring; raise ValueError when none is set."""
         if self.sealing_keys is not None:
             return self.sealing_keys.get_secret_value()

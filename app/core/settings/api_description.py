@@ -43,7 +43,7 @@ class ApiDescriptionSettings(BaseSettings, defer_build=True):
             raise ValueError(msg)
         return value
 
-    def openapi_info(self) -> dict[str, Any]:
+    def build_openapi_info(self) -> dict[str, Any]:
         """Return the members `contact`, `license` and perhaps `termsOfService` of an OpenAPI Info Object."""
         contact = {"name": self.contact_name, "url": self.contact_url, "email": self.contact_email}
         licence = {"name": self.license_name, "url": self.license_url}

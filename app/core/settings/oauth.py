@@ -99,7 +99,7 @@ class OAuthSettings(BaseSettings, defer_build=True):
                 raise ValueError(msg)
         return value
 
-    def oauth_scope_map(self) -> dict[str, str]:
+    def read_oauth_scope_map(self) -> dict[str, str]:
         """Return the scope of the gateway for each of the issuer's; of several for one, the last."""
         pairs = (pair.partition("=") for pair in self.oauth_scopes)
         return {name: scope for name, _, scope in pairs} or {scope: scope for scope in TOKEN_SCOPES}

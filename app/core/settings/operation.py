@@ -142,7 +142,7 @@ class OperationSettings(BaseSettings, defer_build=True):
             raise ValueError(msg)
         return value
 
-    def otlp_headers(self) -> dict[str, str]:
+    def read_otlp_headers(self) -> dict[str, str]:
         """Return the headers for the collector, percent-decoded as OpenTelemetry specifies."""
         if self.otel_exporter_otlp_headers is None:
             return {}

@@ -28,7 +28,7 @@ class Heartbeat:
     def start(self) -> None:
         """Acquire the worker's slot for metrics, and start the heartbeat."""
         self._metrics.start()
-        self._next(asyncio.get_running_loop())
+        self._schedule_beat(asyncio.get_running_loop())
 
     def aclose(self) -> None:
         """Stop the heartbeat, and publish the last values."""
@@ -37,7 +37,7 @@ class Heartbeat:
             self._handle = None
         self._metrics.aclose()
 
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule_beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = loop.time() + _BEAT_SECONDS
         self._handle = loop.call_at(self._due, self._beat, loop)
 
@@ -47,7 +47,7 @@ class Heartbeat:
         self._metrics.observe_lag(max(0.0, now - self._due))
         if now >= self._publish_at:
             self._publish(now)
-        self._next(loop)
+        self._schedule_beat(loop)
 
     def _publish(self, now: float) -> None:
         began = time.perf_counter()

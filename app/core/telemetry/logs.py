@@ -45,13 +45,13 @@ def configure_logging(level: Level, log_format: Format, masker: TextMasker | Non
     `masker` masks the secret values of this process; it does not exist yet at the first call.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
-    mask = _text_filter(masker)
+    mask = _build_text_filter(masker)
     _PROCESSORS[:] = [
         structlog.contextvars.merge_contextvars,
         _add_call_ids,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        *(_json_renderers(mask) if log_format == "json" else _console_renderers(mask)),
+        *(_list_json_renderers(mask) if log_format == "json" else _list_console_renderers(mask)),
         _RedactLine(mask),
     ]
     structlog.configure(
@@ -114,7 +114,7 @@ class _LibraryHandler(logging.Handler):
         sys.stderr.write(f"a log record of {record.name} could not be written\n")
 
 
-def _text_filter(masker: TextMasker | None) -> TextFilter:
+def _build_text_filter(masker: TextMasker | None) -> TextFilter:
     """Return what masks a text: known values first, since redaction by shape might split a value."""
     return redact_text if masker is None else lambda text: redact_text(masker.mask(text))
 
@@ -156,7 +156,7 @@ class _RedactFields:
         }
 
 
-def _json_renderers(mask: TextFilter) -> list[Processor]:
+def _list_json_renderers(mask: TextFilter) -> list[Processor]:
     return [structlog.processors.format_exc_info, _RedactFields(mask), _as_json]
 
 
@@ -168,10 +168,10 @@ def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str
         return exact_json.dumps({name: ascii(value) for name, value in event.items()}).decode()
 
 
-def _console_renderers(mask: TextFilter) -> list[Processor]:
+def _list_console_renderers(mask: TextFilter) -> list[Processor]:
     return [
         _RedactFields(mask),
-        _one_line,
+        _escape_event,
         # structlog's default prints local variables as soon as rich is installed.
         ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=_IndentedTraceback(mask), pad_event_to=0
@@ -179,7 +179,7 @@ def _console_renderers(mask: TextFilter) -> list[Processor]:
     ]
 
 
-def _one_line(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def _escape_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {**event, "event": str(event.get("event", "")).translate(_CONTROLS).replace("\n", "\\n")}
 
 

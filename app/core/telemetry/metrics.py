@@ -80,7 +80,7 @@ class Metrics:
         """Count one request with its duration; `route` is the template (`/tools/{name}`), never the path."""
         series = self._requests.get((route, method, status))
         if series is None:
-            series = self._new_request_series(route, method, status)
+            series = self._add_request_series(route, method, status)
         series.buckets[bisect_left(SECONDS, seconds)] += 1
         series.seconds += seconds
 
@@ -95,7 +95,7 @@ class Metrics:
         """
         series = self._calls.get((provider, outcome))
         if series is None:
-            series = self._new_call_series(provider, outcome)
+            series = self._add_call_series(provider, outcome)
         series.buckets[bisect_left(SECONDS, seconds)] += 1
         series.seconds += seconds
         series.upstream += upstream
@@ -106,7 +106,7 @@ class Metrics:
         self.lag[bisect_left(families.LAG_SECONDS, seconds)] += 1
         self.lag_seconds += seconds
 
-    def provider_label(self, provider: str) -> str:
+    def limit_provider_label(self, provider: str) -> str:
         """Return the label value of a provider: its name, or `other` beyond the first thousand providers."""
         if provider in self._providers:
             return provider
@@ -138,14 +138,14 @@ class Metrics:
     def publish(self) -> None:
         """Write the current values to the shared folder, where the other workers read them."""
         if self._folder is not None:
-            self._folder.publish(self._snapshot())
+            self._folder.publish(self._take_snapshot())
 
     async def render(self, providers: Collection[str] | None = None) -> tuple[bytes, str]:
         """Return the text format and its media type. Counters never decrease, whichever worker renders them.
 
         Where `providers` is not None, series with the label `provider` are included for these only.
         """
-        snapshot = self._snapshot()
+        snapshot = self._take_snapshot()
         folder = self._folder
         if folder is not None:
             # Published before it is rendered: the worker that renders next must not have lower values.
@@ -157,25 +157,25 @@ class Metrics:
         """The label value `worker` of this process: its slot number, which a later worker reuses."""
         return self._folder.slot if self._folder is not None else "0"
 
-    def _snapshot(self) -> Published:
-        return [(family.name, labels, value) for family, labels, value in self._samples()]
+    def _take_snapshot(self) -> Published:
+        return [(family.name, labels, value) for family, labels, value in self._list_samples()]
 
-    def _samples(self) -> Iterator[Sample]:
-        yield from self._request_samples()
-        yield from self._call_samples()
+    def _list_samples(self) -> Iterator[Sample]:
+        yield from self._list_request_samples()
+        yield from self._list_call_samples()
         yield families.CALLS_IN_FLIGHT, (), self.calls_in_flight
         yield families.SERIES_OVERFLOW, (), self._overflowed
         yield families.WORKERS, (), 1
         yield families.BUILD, (version("utcp-gateway"), platform.python_version()), 1
         yield families.LOOP_LAG, (), [*self.lag, self.lag_seconds]
-        yield from self._process_samples()
+        yield from self._list_process_samples()
         for read in self._sources:
             try:
                 yield from read()
             except Exception:  # noqa: BLE001 - an error in one source must not hide the metrics of the others.
                 _log.exception("a source of metrics raised an error")
 
-    def _request_samples(self) -> Iterator[Sample]:
+    def _list_request_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         for (route, method, status), series in self._requests.items():
             yield families.REQUESTS, (route, method, str(status)), sum(series.buckets)
@@ -183,7 +183,7 @@ class Metrics:
         for labels, value in times.items():
             yield families.REQUEST_SECONDS, labels, value
 
-    def _call_samples(self) -> Iterator[Sample]:
+    def _list_call_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
         waited: dict[str, float] = {}
         attempts: dict[str, int] = {}
@@ -198,7 +198,7 @@ class Metrics:
             yield families.UPSTREAM_SECONDS, (provider,), seconds
             yield families.UPSTREAM_ATTEMPTS, (provider,), attempts[provider]
 
-    def _process_samples(self) -> Iterator[Sample]:
+    def _list_process_samples(self) -> Iterator[Sample]:
         # Counting thousands of open files takes a millisecond: done at most every two seconds.
         now = time.monotonic()
         if not self._process or now - self._process_read > _PROCESS_SECONDS:
@@ -206,7 +206,7 @@ class Metrics:
         for family, value in self._process:
             yield family, (self.worker,), value
 
-    def _new_request_series(self, route: str, method: str, status: int) -> _Series:
+    def _add_request_series(self, route: str, method: str, status: int) -> _Series:
         if method not in _METHODS:
             # Methods are chosen by clients, and unbounded.
             return self._requests.setdefault((route, OTHER, status), _Series())
@@ -215,8 +215,8 @@ class Metrics:
             return self._requests.setdefault((OTHER, method, status), _Series())
         return self._requests.setdefault((route, method, status), _Series())
 
-    def _new_call_series(self, provider: str, outcome: str) -> _Series:
-        known = self.provider_label(provider)
+    def _add_call_series(self, provider: str, outcome: str) -> _Series:
+        known = self.limit_provider_label(provider)
         if len(self._calls) >= _MAX_SERIES:
             self._overflowed += 1
             known = OTHER
@@ -237,11 +237,11 @@ def _render(snapshot: Published, folder: MetricsFolder | None, providers: Collec
         merged.add(snapshot)
     else:
         merged = folder.gather()
-    samples = merged.samples()
-    return expose(samples if providers is None else _of_providers(samples, providers))
+    samples = merged.list_samples()
+    return expose(samples if providers is None else _select_providers(samples, providers))
 
 
-def _of_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iterator[Sample]:
+def _select_providers(samples: Iterable[Sample], providers: Collection[str]) -> Iterator[Sample]:
     for family, labels, value in samples:
         named = dict(zip(family.labels, labels, strict=False)).get(families.PROVIDER)
         if named is None or named in providers:

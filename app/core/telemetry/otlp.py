@@ -104,12 +104,12 @@ class OtlpCall:
     def attempt(self, method: str, origin: str, *, number: int = 1) -> OtlpAttempt:
         """See CallTrace. A trace that is not sampled is propagated too, with the SERVER span's id."""
         if not self._recording:
-            return OtlpAttempt(self._span, _headers(self._context))
-        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_server_attributes(origin)}
+            return OtlpAttempt(self._span, _write_trace_headers(self._context))
+        attributes: dict[str, AttributeValue] = {"http.request.method": method, **_describe_server(origin)}
         if number > 1:
             attributes["http.request.resend_count"] = number - 1
         span = self._tracer.start_span(method, self._context, SpanKind.CLIENT, attributes)
-        return OtlpAttempt(span, _headers(set_span_in_context(span, Context())))
+        return OtlpAttempt(span, _write_trace_headers(set_span_in_context(span, Context())))
 
     def end(self, *, provider: str, tool: str, outcome: str, status: int) -> None:
         """See CallTrace. Only a status of 500 and above is an error of a SERVER span (HTTP conventions)."""
@@ -142,7 +142,7 @@ class OtlpTracer:
             OTLPSpanExporter(endpoint, headers=headers or None, session=session)
         )
         self._provider = TracerProvider(
-            sampler=_sampler(sampler, ratio),
+            sampler=_choose_sampler(sampler, ratio),
             resource=Resource.create(
                 {
                     "service.name": service,
@@ -162,7 +162,7 @@ class OtlpTracer:
         """See Tracer; log lines of this task have the ids of this trace from now on."""
         span = self._tracer.start_span(
             f"POST {route}",
-            _parent_context(head),
+            _read_parent_context(head),
             SpanKind.SERVER,
             {"http.request.method": "POST", "http.route": route, "utcp.call.id": call_id},
         )
@@ -170,7 +170,7 @@ class OtlpTracer:
         TRACE.set(trace)
         return trace
 
-    def samples(self) -> Iterable[Sample]:
+    def list_samples(self) -> Iterable[Sample]:
         """See Tracer."""
         yield SPANS, ("ended",), self._queue.ended
         yield SPANS, ("exported",), self._exporter.exported
@@ -233,14 +233,14 @@ class _CountingExporter(SpanExporter):
             exporter.shutdown()
 
 
-def _headers(context: Context) -> tuple[Header, ...]:
+def _write_trace_headers(context: Context) -> tuple[Header, ...]:
     """Return the headers `traceparent` and `tracestate` for an upstream."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, context)
     return tuple(carrier.items())
 
 
-def _parent_context(head: Mapping[bytes, bytes]) -> Context:
+def _read_parent_context(head: Mapping[bytes, bytes]) -> Context:
     """Return the client's span as context where `traceparent` is valid; `tracestate` is used only with it."""
     parent = head.get(b"traceparent")
     if parent is None:
@@ -252,7 +252,7 @@ def _parent_context(head: Mapping[bytes, bytes]) -> Context:
     return _propagator.extract(carrier, Context())
 
 
-def _sampler(name: str, ratio: float) -> Sampler:
+def _choose_sampler(name: str, ratio: float) -> Sampler:
     """Return the sampler with this name, one of the six that are specified for OTEL_TRACES_SAMPLER."""
     known: dict[str, Sampler] = {
         "always_on": ALWAYS_ON,
@@ -266,7 +266,7 @@ def _sampler(name: str, ratio: float) -> Sampler:
 
 
 @lru_cache(maxsize=4_096)
-def _server_attributes(origin: str) -> Mapping[str, AttributeValue]:
+def _describe_server(origin: str) -> Mapping[str, AttributeValue]:
     """Return the span attributes of an origin (`scheme://host[:port]`)."""
     parts = urlsplit(origin)
     if not parts.hostname:

@@ -83,27 +83,27 @@ def redact_field(name: str, value: Any, *, text: TextFilter, depth: int = 0) -> 
 
 def redact_text(line: str) -> str:
     """Return the line with everything that has the shape of a secret replaced by `***`."""
-    return _SHAPES.sub(_replacement, line)
+    return _SHAPES.sub(_replace_in_line, line)
 
 
 def mask_shapes(text: str) -> str:
     """Return a text with everything that has the shape of a secret replaced by `***`; unlike in a log line,
     the query of a URL stays, but for the values of parameters with the name of a secret.
     """
-    return _SHAPES.sub(_replacement_in_text, text)
+    return _SHAPES.sub(_replace_in_text, text)
 
 
-def _replacement_in_text(match: re.Match[str]) -> str:
+def _replace_in_text(match: re.Match[str]) -> str:
     if scheme := match["scheme"]:
-        return f"{scheme}{match['rest']}{_PARAMETER.sub(_parameter, match['query'] or '')}"
-    return _replacement(match)
+        return f"{scheme}{match['rest']}{_PARAMETER.sub(_mask_parameter, match['query'] or '')}"
+    return _replace_in_line(match)
 
 
-def _parameter(match: re.Match[str]) -> str:
+def _mask_parameter(match: re.Match[str]) -> str:
     return f"{match[1]}={MASK}" if is_secret_name(match[1].lstrip("?&;")) else match[0]
 
 
-def _replacement(match: re.Match[str]) -> str:
+def _replace_in_line(match: re.Match[str]) -> str:
     if scheme := match["scheme"]:
         return f"{scheme}{match['rest']}{'?' + MASK if match['query'] else ''}"
     if kind := match["kind"]:

@@ -59,7 +59,7 @@ class Tracer(Protocol):
         the route.
         """
 
-    def samples(self) -> Iterable[Sample]:
+    def list_samples(self) -> Iterable[Sample]:
         """Return the numbers of spans that ended, were exported and failed; others wait or were dropped."""
 
     async def aclose(self) -> None:

@@ -13,22 +13,22 @@ def open_tracer(settings: Settings) -> Tracer | None:
 
     Raise ValueError, with a message for the operator, where the extra `otlp` is not installed.
     """
-    make = tracer_class(settings)
-    endpoint = _endpoint(settings)
+    make = load_tracer_class(settings)
+    endpoint = _get_endpoint(settings)
     if make is None or endpoint is None:
         return None
     return make(
         endpoint,
-        headers=settings.otlp_headers(),
+        headers=settings.read_otlp_headers(),
         service=settings.otel_service_name,
         sampler=settings.otel_traces_sampler,
         ratio=settings.otel_traces_sampler_arg,
     )
 
 
-def tracer_class(settings: Settings) -> Callable[..., Tracer] | None:
+def load_tracer_class(settings: Settings) -> Callable[..., Tracer] | None:
     """Return the class of the tracer, None where no collector is configured; raise as `open_tracer` does."""
-    if _endpoint(settings) is None or settings.otel_sdk_disabled:
+    if _get_endpoint(settings) is None or settings.otel_sdk_disabled:
         return None
     try:
         # An optional extra, which costs time and memory, too.
@@ -44,7 +44,7 @@ def tracer_class(settings: Settings) -> Callable[..., Tracer] | None:
     return OtlpTracer
 
 
-def _endpoint(settings: Settings) -> str | None:
+def _get_endpoint(settings: Settings) -> str | None:
     """Return the URL for traces; the setting for traces alone has precedence, as OpenTelemetry specifies."""
     if settings.otel_exporter_otlp_traces_endpoint is not None:
         return settings.otel_exporter_otlp_traces_endpoint

@@ -18,7 +18,10 @@ def log_unexpected_error(error: BaseException) -> GatewayError:
     """Log an unexpected error, and return the one that the client sees, which has the id of the log line."""
     error_id = str(uuid7())
     _log.error(
-        "unexpected error", error_id=error_id, error=type(error).__qualname__, frames=list(_frames(error))
+        "unexpected error",
+        error_id=error_id,
+        error=type(error).__qualname__,
+        frames=list(_list_frames(error)),
     )
     # The text may contain anything, even a secret: it is logged only at level debug.
     _log.debug("text of the unexpected error", error_id=error_id, text=str(error))
@@ -28,6 +31,6 @@ def log_unexpected_error(error: BaseException) -> GatewayError:
     )
 
 
-def _frames(error: BaseException) -> Iterable[str]:
+def _list_frames(error: BaseException) -> Iterable[str]:
     frames = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
     return (f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from app.core import exact_json
-from app.core.telemetry.families import Number, Sample, Value, family
+from app.core.telemetry.families import Number, Sample, Value, get_family
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _MAX_WORKERS = 1_024
@@ -37,7 +37,7 @@ class MergedSamples:
     def add(self, published: Published, *, alive: bool = True) -> None:
         """Add what one worker published; of an ended one only its counters and histograms."""
         for name, labels, value in published:
-            known = family(name)
+            known = get_family(name)
             if known is None or not (alive or known.is_retained):
                 continue
             series = self._series.setdefault(name, {})
@@ -45,17 +45,17 @@ class MergedSamples:
             before = series.get(key)
             series[key] = value if before is None else _merge(known.merge, before, value)
 
-    def samples(self) -> Iterator[Sample]:
+    def list_samples(self) -> Iterator[Sample]:
         """Return all merged samples, by family."""
         for name, series in self._series.items():
-            known = family(name)
+            known = get_family(name)
             if known is not None:
                 for labels, value in series.items():
                     yield known, labels, value
 
-    def published(self) -> Published:
+    def export_samples(self) -> Published:
         """Return all merged samples in the form that is stored."""
-        return [(known.name, labels, value) for known, labels, value in self.samples()]
+        return [(known.name, labels, value) for known, labels, value in self.list_samples()]
 
 
 class MetricsFolder:
@@ -65,7 +65,7 @@ class MetricsFolder:
         self._path = path
         self._birth = f"{os.getpid()}-{os.urandom(8).hex()}"
         path.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self._hold_lock():
             self.slot, self._lock = self._acquire_slot()
             self._retire(self.slot)
 
@@ -76,16 +76,16 @@ class MetricsFolder:
     def gather(self) -> MergedSamples:
         """Return what all workers have published. It reads files: call it in a thread."""
         merged = MergedSamples()
-        with self._locked():
+        with self._hold_lock():
             retired = _read(self._path / "retired.json")
             merged.add(retired.get("samples", []), alive=False)
             retired_births = retired.get("births", {})
             for path in self._path.glob("*.json"):
                 if path.stem == "retired":
                     continue
-                found = _read(path)
-                if found and retired_births.get(path.stem) != found["birth"]:
-                    merged.add(found["samples"], alive=self._is_alive(path.stem))
+                published = _read(path)
+                if published and retired_births.get(path.stem) != published["birth"]:
+                    merged.add(published["samples"], alive=self._is_alive(path.stem))
         return merged
 
     def close(self) -> None:
@@ -110,16 +110,16 @@ class MetricsFolder:
         Its id is stored with them: if this is interrupted before the file is removed, nothing counts twice.
         """
         path = self._path / f"{slot}.json"
-        found = _read(path)
-        if not found:
+        published = _read(path)
+        if not published:
             return
         retired = _read(self._path / "retired.json")
         births = retired.get("births", {})
-        if births.get(slot) != found["birth"]:
+        if births.get(slot) != published["birth"]:
             merged = MergedSamples()
             merged.add(retired.get("samples", []), alive=False)
-            merged.add(found["samples"], alive=False)
-            retired = {"births": births | {slot: found["birth"]}, "samples": merged.published()}
+            merged.add(published["samples"], alive=False)
+            retired = {"births": births | {slot: published["birth"]}, "samples": merged.export_samples()}
             _write(self._path / "retired.json", retired)
         path.unlink()
 
@@ -140,7 +140,7 @@ class MetricsFolder:
             os.close(lock)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         lock = os.open(self._path / "folder.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -172,7 +172,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Return what `_write` wrote, {} where the file is missing or not JSON."""
     try:
-        found: dict[str, Any] = orjson.loads(path.read_bytes())
+        content: dict[str, Any] = orjson.loads(path.read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):
         return {}
-    return found
+    return content

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import jsonschema_rs
 
-from app.core.exact_json import loads_exactly
+from app.core.exact_json import load_exactly
 
 Rule = dict[str, Any]
 """How to undo the export of one schema, as JSON; `{}` where a value is to stay as it is.
@@ -71,18 +71,18 @@ def undo(arguments: Any, record: AliasRecord) -> Any:
 
     What does not have the form of the export stays as it is, and validation tells what is wrong with it.
     """
-    original = _undone(arguments, record.rule, record, 0) if record.rule else arguments
+    original = _undo_value(arguments, record.rule, record, 0) if record.rule else arguments
     return original.get("body", {}) if record.body and isinstance(original, dict) else original
 
 
-def _undone(value: Any, rule: Rule, record: AliasRecord, depth: int) -> Any:
+def _undo_value(value: Any, rule: Rule, record: AliasRecord, depth: int) -> Any:
     if not rule or depth > _MAX_DEPTH:
         return value
     if "definition" in rule:
-        return _undone(value, record.definitions.get(rule["definition"], {}), record, depth + 1)
+        return _undo_value(value, record.definitions.get(rule["definition"], {}), record, depth + 1)
     for choice in rule.get("any", ()):
         if record.accepts(choice["when"], value):
-            value = _undone(value, choice["then"], record, depth + 1)
+            value = _undo_value(value, choice["then"], record, depth + 1)
             break
     if isinstance(value, str):
         return _of_text(value, rule)
@@ -98,7 +98,7 @@ def _of_text(value: str, rule: Rule) -> Any:
     if not rule.get("json_text"):
         return value
     try:
-        decoded = loads_exactly(value.encode())
+        decoded = load_exactly(value.encode())
     except (ValueError, RecursionError):
         return value
     return decoded if rule["json_text"] is True or isinstance(decoded, dict) else value
@@ -110,11 +110,11 @@ def _of_list(value: list[Any], rule: Rule, record: AliasRecord, depth: int) -> A
         entries = [one for one in value if isinstance(one, dict) and isinstance(one.get("key"), str)]
         if len(entries) != len(value):
             return value
-        return {one["key"]: _undone(one.get("value"), pairs, record, depth + 1) for one in entries}
+        return {one["key"]: _undo_value(one.get("value"), pairs, record, depth + 1) for one in entries}
     first = rule.get("prefix", ())
     rest = rule.get("items", {})
     return [
-        _undone(one, first[index] if index < len(first) else rest, record, depth + 1)
+        _undo_value(one, first[index] if index < len(first) else rest, record, depth + 1)
         for index, one in enumerate(value)
     ]
 
@@ -125,7 +125,7 @@ def _of_object(value: dict[str, Any], rule: Rule, record: AliasRecord, depth: in
     for key, member in value.items():
         known = members.get(key)
         if known is None:
-            result[key] = _undone(member, rule.get("values", {}), record, depth + 1)
+            result[key] = _undo_value(member, rule.get("values", {}), record, depth + 1)
         elif member is not None or known.get("null") != "absent":
-            result[known.get("name", key)] = _undone(member, known, record, depth + 1)
+            result[known.get("name", key)] = _undo_value(member, known, record, depth + 1)
     return result

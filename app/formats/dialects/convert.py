@@ -12,7 +12,7 @@ from app.formats.dialects.dialects import Dialect, Limits, SchemaRules, Strict
 from app.formats.dialects.losses import Loss
 from app.formats.dialects.measure import SchemaSize, measure
 from app.formats.dialects.portable import Portable, make_portable
-from app.formats.dialects.roots import flattened_root
+from app.formats.dialects.roots import flatten_root
 from app.formats.dialects.sanitize import Sanitized, UnusableSchema, sanitize_inputs
 from app.formats.dialects.walk import Walk
 
@@ -53,24 +53,23 @@ def _convert(sanitized: Sanitized, dialect: Dialect, strict: Strict, *, is_whole
         shown = Portable(sanitized.schema) if is_whole else make_portable(sanitized.schema)
         size = measure(shown.schema)
         return Converted(shown.schema, record, shown.losses, False, dialect.strict_note, size)
-    rules, reason = _strict_rules(dialect, strict)
+    rules, reason = _choose_strict_rules(dialect, strict)
     if rules is not None:
-        found, blocker = _converted(sanitized.schema, dialect, rules)
-        reason = blocker or _first_loss(found.losses, strict) or too_large(found.size, dialect.limits)
+        converted, blocker = _convert_schema(sanitized.schema, dialect, rules)
+        reason = (
+            blocker
+            or _explain_first_loss(converted.losses, strict)
+            or describe_excess(converted.size, dialect.limits)
+        )
         if reason is None:
-            found.record.body = sanitized.is_wrapped
-            return replace(found, is_strict=True)
-    found, _ = _converted(sanitized.schema, dialect, dialect.plain)
-    found.record.body = sanitized.is_wrapped
-    return replace(found, strict_reason=reason)
+            converted.record.body = sanitized.is_wrapped
+            return replace(converted, is_strict=True)
+    converted, _ = _convert_schema(sanitized.schema, dialect, dialect.plain)
+    converted.record.body = sanitized.is_wrapped
+    return replace(converted, strict_reason=reason)
 
 
-def alias_record(inputs: Mapping[str, Any], dialect: Dialect, strict: Strict = "auto") -> AliasRecord:
-    """Return the record by which a call of the exported tool is converted back; raise UnusableSchema."""
-    return convert_inputs(inputs, dialect, strict).record
-
-
-def _strict_rules(dialect: Dialect, strict: Strict) -> tuple[SchemaRules | None, str | None]:
+def _choose_strict_rules(dialect: Dialect, strict: Strict) -> tuple[SchemaRules | None, str | None]:
     if strict == "false":
         return None, None
     if dialect.strict is None or (strict == "auto" and not dialect.auto_strict):
@@ -80,14 +79,14 @@ def _strict_rules(dialect: Dialect, strict: Strict) -> tuple[SchemaRules | None,
     return replace(dialect.strict, maps="pairs", free_form="json-text"), None
 
 
-def _converted(schema: Schema, dialect: Dialect, rules: SchemaRules) -> tuple[Converted, str | None]:
+def _convert_schema(schema: Schema, dialect: Dialect, rules: SchemaRules) -> tuple[Converted, str | None]:
     walk = Walk(
         schema,
         rules,
         property_pattern=dialect.property_pattern,
         description_max=dialect.property_description_max,
     )
-    converted, rule = walk.root(flattened_root(walk))
+    converted, rule = walk.convert_root(flatten_root(walk))
     record = AliasRecord(rule=rule, definitions=walk.definition_rules if rule else {})
     if rule:
         record.schemas = walk.definitions
@@ -95,19 +94,19 @@ def _converted(schema: Schema, dialect: Dialect, rules: SchemaRules) -> tuple[Co
         converted = {**converted, "$defs": walk.definitions}
     size = measure(converted)
     if rules.types == "nullable":
-        converted = openapi_form(converted)
-    found = Converted(converted, record, tuple(walk.report.losses), False, None, size)
-    return found, walk.report.blockers[0] if walk.report.blockers else None
+        converted = convert_to_openapi_form(converted)
+    result = Converted(converted, record, tuple(walk.report.losses), False, None, size)
+    return result, walk.report.blockers[0] if walk.report.blockers else None
 
 
-def _first_loss(losses: tuple[Loss, ...], strict: Strict) -> str | None:
+def _explain_first_loss(losses: tuple[Loss, ...], strict: Strict) -> str | None:
     if strict == "true":
         return None
     lost = next((loss for loss in losses if loss.effect in ("looser", "narrower")), None)
     return None if lost is None else f"{lost.keyword} at {lost.pointer or '/'} cannot be expressed"
 
 
-def too_large(size: SchemaSize, limits: Limits) -> str | None:
+def describe_excess(size: SchemaSize, limits: Limits) -> str | None:
     """Return which limit of a single strict schema is exceeded, with both numbers; None for none."""
     for name, value, limit in (
         ("levels", size.depth, limits.depth),
@@ -123,7 +122,7 @@ def too_large(size: SchemaSize, limits: Limits) -> str | None:
     return None
 
 
-def openapi_form(schema: Schema) -> Schema:
+def convert_to_openapi_form(schema: Schema) -> Schema:
     """Return a schema in the form of Gemini's `Schema`: types in upper case, `nullable` instead of null.
 
     Its properties are a map of protocol buffers, which has no order: `propertyOrdering` has that of the
@@ -132,13 +131,13 @@ def openapi_form(schema: Schema) -> Schema:
     result: Schema = {}
     for key, value in schema.items():
         if key == "properties":
-            result[key] = {name: openapi_form(member) for name, member in value.items()}
+            result[key] = {name: convert_to_openapi_form(member) for name, member in value.items()}
             if len(value) > 1:
                 result["propertyOrdering"] = list(value)
         elif key == "items":
-            result[key] = openapi_form(value)
+            result[key] = convert_to_openapi_form(value)
         elif key == "anyOf":
-            _any_of(result, value)
+            _convert_any_of(result, value)
         elif key == "type":
             names = [value] if isinstance(value, str) else value
             others = [name for name in names if name != "null"]
@@ -150,8 +149,8 @@ def openapi_form(schema: Schema) -> Schema:
     return result
 
 
-def _any_of(result: Schema, branches: list[Schema]) -> None:
-    others = [openapi_form(branch) for branch in branches if branch.get("type") != "null"]
+def _convert_any_of(result: Schema, branches: list[Schema]) -> None:
+    others = [convert_to_openapi_form(branch) for branch in branches if branch.get("type") != "null"]
     if len(others) < len(branches):
         result["nullable"] = True
     if len(others) == 1:

@@ -97,34 +97,34 @@ class Dialect:
     auto_strict: bool = True
     strict_note: str | None = None
 
-    def exported_name(self, name: str, alias: str = "") -> str:
+    def export_name(self, name: str, alias: str = "") -> str:
         """Return the name of a tool in this dialect: its alias where a name must not have a dot, with `_`
         before it where it must not begin so.
         """
         if re.fullmatch(self.name_pattern, name):
             return name
-        return self.exported_name(alias) if alias and "." in name else f"_{name}"
+        return self.export_name(alias) if alias and "." in name else f"_{name}"
 
-    def original_names(self, name: str) -> tuple[str, ...]:
+    def list_original_names(self, name: str) -> tuple[str, ...]:
         """Return the names that may have been exported as this one, the likeliest first."""
         rest = name[1:] if name.startswith("_") else ""
-        return (name, rest) if rest and self.exported_name(rest) == name else (name,)
+        return (name, rest) if rest and self.export_name(rest) == name else (name,)
 
 
 @cache
-def dialect(name: Format) -> Dialect:
+def load_dialect(name: Format) -> Dialect:
     """Return a dialect; raise KeyError for a format that has none (`utcp`, which has schemas of its own)."""
     if name not in FORMATS or name == "utcp":
         raise KeyError(name)
-    table = _table(name)
+    table = _load_table(name)
     strict = table.get("strict")
     patterns = table.get("properties", {})
     return Dialect(
         format=name,
         version=table["version"],
         checked_on=table["checked_on"],
-        plain=_rules(table.get("plain", {})),
-        strict=None if strict is None else _rules(strict),
+        plain=_read_rules(table.get("plain", {})),
+        strict=None if strict is None else _read_rules(strict),
         limits=Limits(**table.get("limits", {})),
         name_pattern=table["tools"]["name_pattern"],
         description_max=table["tools"].get("description_max"),
@@ -137,13 +137,13 @@ def dialect(name: Format) -> Dialect:
     )
 
 
-def _table(name: str) -> dict[str, Any]:
+def _load_table(name: str) -> dict[str, Any]:
     """Return the table of a dialect: its own members over those of the table that it is based on."""
     table = tomllib.loads((_TABLES / f"{name}.toml").read_text("utf-8"))
     base = table.pop("based_on", None)
     if base is None:
         return table
-    inherited = _table(base)
+    inherited = _load_table(base)
     for section in table.pop("without", ()):
         inherited.pop(section, None)
     return {
@@ -154,7 +154,7 @@ def _table(name: str) -> dict[str, Any]:
     }
 
 
-def _rules(table: Mapping[str, Any]) -> SchemaRules:
+def _read_rules(table: Mapping[str, Any]) -> SchemaRules:
     members = dict(table)
     if "keep" in members:
         members["keep"] = frozenset(members["keep"])

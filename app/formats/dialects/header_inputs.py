@@ -8,7 +8,7 @@ written.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.core.text import input_path
+from app.core.text import split_input_path
 
 Schema = dict[str, Any]
 
@@ -17,13 +17,13 @@ KINDS: Final = ("string", "integer", "boolean")
 """The values of `type` that a marked schema may have, each as a string."""
 
 
-def header_input_error(schema: Mapping[str, Any], name: str) -> str | None:
+def explain_header_input(schema: Mapping[str, Any], name: str) -> str | None:
     """Return why an input cannot be repeated in a header, as a sentence; None where it can.
 
     `schema` is that of the arguments as clients see it, `name` the name of an input or a JSON pointer.
     """
     node: Any = schema
-    for key in input_path(name):
+    for key in split_input_path(name):
         properties = node.get("properties") if isinstance(node, Mapping) else None
         if not isinstance(properties, Mapping) or key not in properties:
             return "The tool has no input of this name that is a property of an object."
@@ -33,9 +33,9 @@ def header_input_error(schema: Mapping[str, Any], name: str) -> str | None:
     return None
 
 
-def invalid_header_inputs(schema: Mapping[str, Any], header_inputs: Mapping[str, str]) -> dict[str, str]:
+def find_invalid_header_inputs(schema: Mapping[str, Any], header_inputs: Mapping[str, str]) -> dict[str, str]:
     """Return the names that cannot be repeated in a header, each with the sentence why."""
-    errors = {name: header_input_error(schema, name) for name in header_inputs}
+    errors = {name: explain_header_input(schema, name) for name in header_inputs}
     return {name: error for name, error in errors.items() if error is not None}
 
 
@@ -46,14 +46,14 @@ def with_header_inputs(schema: Schema, header_inputs: Mapping[str, str]) -> Sche
     """
     marked = schema
     for name, token in header_inputs.items():
-        if header_input_error(marked, name) is None:
-            marked = _marked(marked, input_path(name), token)
+        if explain_header_input(marked, name) is None:
+            marked = _mark_input(marked, split_input_path(name), token)
     return marked
 
 
-def _marked(schema: Schema, path: tuple[str, ...], token: str) -> Schema:
+def _mark_input(schema: Schema, path: tuple[str, ...], token: str) -> Schema:
     if not path:
         return {**schema, KEYWORD: token}
     name, *rest = path
     properties = schema["properties"]
-    return {**schema, "properties": {**properties, name: _marked(properties[name], tuple(rest), token)}}
+    return {**schema, "properties": {**properties, name: _mark_input(properties[name], tuple(rest), token)}}

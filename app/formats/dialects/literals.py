@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from app.formats.dialects.aliases import Rule
 from app.formats.dialects.dialects import SchemaRules
-from app.formats.dialects.losses import LossRecorder, short_json
-from app.formats.dialects.source import named_types
-from app.formats.dialects.values import accepts_enum, types_of
+from app.formats.dialects.losses import LossRecorder, shorten_json
+from app.formats.dialects.source import list_named_types
+from app.formats.dialects.values import accepts_enum, list_types_of_values
 
 OF_ONE_TYPE: Final = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format", "minLength",
@@ -27,49 +27,53 @@ class Parts:
 
 
 def convert_literals(
-    node: Mapping[str, Any], at: str, rules: SchemaRules, report: LossRecorder, parts: Parts
+    node: Mapping[str, Any], location: str, rules: SchemaRules, report: LossRecorder, parts: Parts
 ) -> None:
-    """Add the listed values of the schema at the pointer `at` to what is made of it."""
+    """Add the listed values of the schema at the pointer `location` to what is made of it."""
     has_const = "const" in node
     if has_const and rules.const == "keep" and accepts_enum([node["const"]], rules.enum):
         parts.result["const"] = node["const"]
     elif has_const and "enum" not in node:
-        report.lose(at, "const", node["const"], "converted", "none")
-        _convert_enum([node["const"]], at, rules, report, parts)
+        report.lose(location, "const", node["const"], "converted", "none")
+        _convert_enum([node["const"]], location, rules, report, parts)
     if "enum" in node:
-        _convert_enum(node["enum"], at, rules, report, parts)
+        _convert_enum(node["enum"], location, rules, report, parts)
 
 
-def _convert_enum(values: list[Any], at: str, rules: SchemaRules, report: LossRecorder, parts: Parts) -> None:
+def _convert_enum(
+    values: list[Any], location: str, rules: SchemaRules, report: LossRecorder, parts: Parts
+) -> None:
     result = parts.result
     others = [value for value in values if value is not None]
     if accepts_enum(values, rules.enum):
         result["enum"] = values
         if rules.enum == "primitives" and "type" not in result:
-            result["type"] = types_of(values)
+            result["type"] = list_types_of_values(values)
     elif not others:
         result["type"] = "null"
     elif rules.enum == "strings":
-        _write_as_strings(values, at, report, parts)
+        _write_as_strings(values, location, report, parts)
     elif rules.enum == "strings-and-numbers" and accepts_enum(others, rules.enum):
         result["enum"] = others
-        report.lose(at, "enum", values, "converted", "narrower")
+        report.lose(location, "enum", values, "converted", "narrower")
     else:
-        parts.notes.append(report.described(at, "enum", values, "looser"))
+        parts.notes.append(report.describe_moved(location, "enum", values, "looser"))
         if not result.get("type"):
-            result["type"] = types_of(values)
+            result["type"] = list_types_of_values(values)
 
 
-def _write_as_strings(values: list[Any], at: str, report: LossRecorder, parts: Parts) -> None:
+def _write_as_strings(values: list[Any], location: str, report: LossRecorder, parts: Parts) -> None:
     result = parts.result
     others = [value for value in values if value is not None]
-    texts = {value if isinstance(value, str) else short_json(value): value for value in others}
+    texts = {value if isinstance(value, str) else shorten_json(value): value for value in others}
     if any(not isinstance(value, str) for value in others):
-        report.lose(at, "enum", values, "converted", "none" if len(texts) == len(others) else "narrower")
+        report.lose(
+            location, "enum", values, "converted", "none" if len(texts) == len(others) else "narrower"
+        )
         parts.rule["literals"] = {text: value for text, value in texts.items() if not isinstance(value, str)}
     for key in [key for key in result if key in OF_ONE_TYPE]:
         del result[key]
     result["enum"] = list(texts)
-    has_null = len(others) < len(values) and "null" in named_types({"type": result.get("type", "null")})
+    has_null = len(others) < len(values) and "null" in list_named_types({"type": result.get("type", "null")})
     result["type"] = ["string", "null"] if has_null else "string"
     result.pop("properties", None)

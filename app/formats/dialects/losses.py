@@ -56,7 +56,7 @@ class Loss:
     def to_json(self) -> dict[str, Any]:
         """Return the loss as a member of the report; a long value is cut."""
         text = exact_json.dumps(self.value)
-        value = self.value if len(text) <= _MAX_VALUE else short_json(self.value)
+        value = self.value if len(text) <= _MAX_VALUE else shorten_json(self.value)
         return {
             "pointer": self.pointer,
             "keyword": self.keyword,
@@ -75,29 +75,29 @@ class LossRecorder:
         self.blockers: list[str] = []
         self._seen: set[tuple[str, str, str]] = set()
 
-    def lose(self, at: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
-        """Record what became of a keyword of the schema at the pointer `at`."""
-        key = (at, keyword, action)
+    def lose(self, location: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
+        """Record what became of a keyword of the schema at the pointer `location`."""
+        key = (location, keyword, action)
         if key not in self._seen:
             self._seen.add(key)
-            self.losses.append(Loss(pointer(at, keyword), keyword, value, action, effect))
+            self.losses.append(Loss(pointer(location, keyword), keyword, value, action, effect))
 
-    def block(self, at: str, reason: str) -> None:
+    def block(self, location: str, reason: str) -> None:
         """Record why the schema cannot be strict."""
-        self.blockers.append(f"{reason} at {at or '/'}")
+        self.blockers.append(f"{reason} at {location or '/'}")
 
-    def described(self, at: str, keyword: str, value: Any, effect: Effect) -> str:
+    def describe_moved(self, location: str, keyword: str, value: Any, effect: Effect) -> str:
         """Record that a keyword moves to the description; return its sentence."""
-        self.lose(at, keyword, value, "moved-to-description", effect)
-        return sentence(keyword, value)
+        self.lose(location, keyword, value, "moved-to-description", effect)
+        return describe_keyword(keyword, value)
 
-    def contradiction(self, at: str) -> Callable[[str, Any], None]:
+    def build_contradiction(self, location: str) -> Callable[[str, Any], None]:
         """Return what records keywords that cannot be merged."""
 
-        def lost(keyword: str, value: Any) -> None:
-            self.lose(at, keyword, value, "dropped", "looser")
+        def record_loss(keyword: str, value: Any) -> None:
+            self.lose(location, keyword, value, "dropped", "looser")
 
-        return lost
+        return record_loss
 
 
 def grade(losses: tuple[Loss, ...]) -> Grade:
@@ -105,15 +105,15 @@ def grade(losses: tuple[Loss, ...]) -> Grade:
     return _GRADES[max((loss.effect for loss in losses), key=_ORDER.index, default="none")]
 
 
-def short_json(value: Any) -> str:
+def shorten_json(value: Any) -> str:
     """Return a value as compact JSON of at most 500 characters."""
     text = exact_json.dumps(value).decode()
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 
-def sentence(keyword: str, value: Any) -> str:
+def describe_keyword(keyword: str, value: Any) -> str:
     """Return what a keyword means, for a description: `minimum length 2`."""
     if keyword == "uniqueItems":
         return "no item twice" if value else ""
-    text = value if keyword in ("format", "pattern") and isinstance(value, str) else short_json(value)
+    text = value if keyword in ("format", "pattern") and isinstance(value, str) else shorten_json(value)
     return f"{_WORDS.get(keyword, keyword)} {text}"

@@ -33,7 +33,7 @@ def merge_all(schemas: Sequence[Mapping[str, Any]], lost: Contradiction) -> Sche
     result: Schema = {}
     for schema in schemas:
         for key, value in schema.items():
-            result[key] = _united(key, result[key], value, lost) if key in result else value
+            result[key] = _unite_keyword(key, result[key], value, lost) if key in result else value
     for schema in schemas:
         closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
         if closed and result.get("properties", {}).keys() - schema.get("properties", {}).keys():
@@ -41,7 +41,7 @@ def merge_all(schemas: Sequence[Mapping[str, Any]], lost: Contradiction) -> Sche
     return result
 
 
-def union_of_objects(branches: Sequence[Mapping[str, Any]]) -> Schema:
+def unite_objects(branches: Sequence[Mapping[str, Any]]) -> Schema:
     """Return an object schema that accepts what any of these object schemas accepts.
 
     It has the union of their properties, of which those are required that each of them requires.
@@ -68,54 +68,54 @@ def union_of_objects(branches: Sequence[Mapping[str, Any]]) -> Schema:
     return result | ({"required": required} if required else {})
 
 
-def _united(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
-    if one == other and type(one) is type(other):
-        return one
+def _unite_keyword(key: str, first: Any, other: Any, lost: Contradiction) -> Any:
+    if first == other and type(first) is type(other):
+        return first
     if key in ("properties", "patternProperties"):
         shared = {
-            name: {"allOf": [one[name], other[name]]}
-            for name in one
-            if name in other and one[name] != other[name]
+            name: {"allOf": [first[name], other[name]]}
+            for name in first
+            if name in other and first[name] != other[name]
         }
-        return {**one, **{name: value for name, value in other.items() if name not in one}, **shared}
+        return {**first, **{name: value for name, value in other.items() if name not in first}, **shared}
     if key in _MAPS:
-        return {**other, **one}
+        return {**other, **first}
     if key == "required":
-        return list(dict.fromkeys([*one, *other]))
+        return list(dict.fromkeys([*first, *other]))
     if key in _LARGER:
-        return max(one, other)
+        return max(first, other)
     if key in _SMALLER:
-        return min(one, other)
+        return min(first, other)
     if key == "description":
-        return f"{one} {other}" if len(one) + len(other) <= _MAX_DESCRIPTION else one
-    if key in ("items", "additionalProperties") and isinstance(one, dict) and isinstance(other, dict):
-        return {"allOf": [one, other]}
+        return f"{first} {other}" if len(first) + len(other) <= _MAX_DESCRIPTION else first
+    if key in ("items", "additionalProperties") and isinstance(first, dict) and isinstance(other, dict):
+        return {"allOf": [first, other]}
     if key in _FIRST:
-        return one
-    return _narrowed(key, one, other, lost)
+        return first
+    return _narrow_keyword(key, first, other, lost)
 
 
-def _narrowed(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
+def _narrow_keyword(key: str, first: Any, other: Any, lost: Contradiction) -> Any:
     united: Any = None
     if key == "enum":
-        united = exact_json.common(one, other)
+        united = exact_json.keep_common(first, other)
     elif key == "type":
-        united = _types(one, other)
-    elif key == "additionalProperties" and isinstance(one, bool):
+        united = _intersect_types(first, other)
+    elif key == "additionalProperties" and isinstance(first, bool):
         # `true` says nothing; `false` would exclude the properties of the other schema.
-        return other if one else one
+        return other if first else first
     elif key == "additionalProperties" and other is True:
-        return one
+        return first
     elif key == "uniqueItems":
-        return one or other
+        return first or other
     if united:
         return united
     lost(key, other)
-    return one
+    return first
 
 
-def _types(one: Any, other: Any) -> Any:
-    first, second = ([value] if isinstance(value, str) else list(value) for value in (one, other))
+def _intersect_types(left: Any, other: Any) -> Any:
+    first, second = ([value] if isinstance(value, str) else list(value) for value in (left, other))
     both = [
         name
         for name in _TYPES

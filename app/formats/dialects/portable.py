@@ -19,12 +19,12 @@ from app.formats.dialects.losses import (
     Effect,
     Loss,
     LossRecorder,
-    sentence,
+    describe_keyword,
 )
-from app.formats.dialects.portable_patterns import portable_pattern
-from app.formats.dialects.source import SourceSchema, named_types
-from app.formats.dialects.values import ANNOTATIONS, split_types, types_of
-from app.formats.json_schema.references import MAPS, schemas_of
+from app.formats.dialects.portable_patterns import make_portable_pattern
+from app.formats.dialects.source import SourceSchema, list_named_types
+from app.formats.dialects.values import ANNOTATIONS, list_types_of_values, split_types
+from app.formats.json_schema.references import MAPS, list_schemas
 
 Schema = dict[str, Any]
 Part = tuple[Schema, bool]
@@ -134,11 +134,11 @@ class _Writer:
     def __init__(self, source: SourceSchema, *, is_typed: bool) -> None:
         self._source = source
         self._is_typed = is_typed
-        self._has_unevaluated_items = any("unevaluatedItems" in one for one in schemas_of(source.schema))
+        self._has_unevaluated_items = any("unevaluatedItems" in one for one in list_schemas(source.schema))
         self._references: dict[int, frozenset[str]] = {}
         every = _find_references(source.schema, self._references)
         self._recursive = _find_recursive(
-            {one: self._references.get(id(source.target(one)), every) for one in every}
+            {one: self._references.get(id(source.get_target(one)), every) for one in every}
         )
         self._known: dict[tuple[Any, ...], _Trace] = {}
         self._trace = _Trace(0)
@@ -199,19 +199,19 @@ class _Writer:
             is_schema = isinstance(node, bool)
             effect: Effect = "none" if is_schema else "looser"
             self._lose(default, "type", node, "converted" if is_schema else "dropped", effect)
-            made = self._write(_as_schema(node), default, path, depth, position=position)
-            return made[0], is_schema and made[1]
-        at = self._source.place(node, default)
+            written = self._write(_as_schema(node), default, path, depth, position=position)
+            return written[0], is_schema and written[1]
+        location = self._source.place(node, default)
         self._trace.depth = max(self._trace.depth, depth)
         if depth > MAX_DEPTH:
-            self._lose(at, "properties", "...", "cut", "looser")
+            self._lose(location, "properties", "...", "cut", "looser")
             return {}, False
         if isinstance(node.get("$ref"), str):
-            return self._write_reference(node, at, path, depth, position=position)
-        result, is_exact = self._write_keywords(node, at, path, depth)
-        result = self._add_items(result, at)
+            return self._write_reference(node, location, path, depth, position=position)
+        result, is_exact = self._write_keywords(node, location, path, depth)
+        result = self._add_items(result, location)
         if self._is_typed and position != "part":
-            result = self._add_type(result, at, position)
+            result = self._add_type(result, location, position)
         if self._is_typed and "anyOf" in result:
             result["anyOf"] = _flatten(result["anyOf"])
         return result, is_exact
@@ -219,45 +219,45 @@ class _Writer:
     # References.
 
     def _write_reference(
-        self, node: Schema, at: str, path: tuple[str, ...], depth: int, *, position: _Position
+        self, node: Schema, location: str, path: tuple[str, ...], depth: int, *, position: _Position
     ) -> Part:
         reference = node["$ref"]
-        target = self._source.target(reference)
+        target = self._source.get_target(reference)
         beside = {key: value for key, value in node.items() if key != "$ref" and key not in _DEFINITIONS}
         is_recursive = path.count(reference) >= MAX_RECURSION
         is_cut = not is_recursive and len(path) > self._max_references
         self._trace.is_cut |= is_cut
         if is_recursive or is_cut:
-            self._lose(at, "$ref", reference, "cut", "looser")
+            self._lose(location, "$ref", reference, "cut", "looser")
             known = {} if is_recursive and position == "items" else _keep_type(target)
-            return self._write({**known, **beside}, at, path, depth + 1, position=position)[0], False
+            return self._write({**known, **beside}, location, path, depth + 1, position=position)[0], False
         self._trace.references = max(self._trace.references, len(path))
-        self._lose(at, "$ref", reference, "inlined", "none")
+        self._lose(location, "$ref", reference, "inlined", "none")
         inner = (*path, reference)
         if beside.keys() <= ANNOTATIONS:
             merged = {**target, **beside}
-            self._source.add(merged, self._source.place(target, at))
-            return self._write(merged, at, inner, depth, position=position)
+            self._source.add(merged, self._source.place(target, location))
+            return self._write(merged, location, inner, depth, position=position)
         # Keywords beside a reference may contradict its own, so that both stay whole.
         others = beside.get("allOf")
         merged = {**beside, "allOf": [*(others if isinstance(others, list) else ()), target]}
-        self._source.add(merged, at)
-        return self._write(merged, at, inner, depth, position=position)
+        self._source.add(merged, location)
+        return self._write(merged, location, inner, depth, position=position)
 
     # Keywords.
 
-    def _write_keywords(self, node: Schema, at: str, path: tuple[str, ...], depth: int) -> Part:
+    def _write_keywords(self, node: Schema, location: str, path: tuple[str, ...], depth: int) -> Part:
         result: Schema = {}
         inexact: set[str] = set()
         for key, value in node.items():
             if key in _DEFINITIONS:
                 continue
             if _is_malformed(key, value):
-                self._lose(at, key, value, "dropped", "looser")
+                self._lose(location, key, value, "dropped", "looser")
                 inexact.add("type")
                 continue
             self._charge(key)
-            parts = self._write_below(key, self._spread_type(node, key, value), at, path, depth + 1)
+            parts = self._write_below(key, self._spread_type(node, key, value), location, path, depth + 1)
             if parts is None:
                 self._charge(value)
                 result[key] = value
@@ -266,11 +266,11 @@ class _Writer:
             result[key] = members
             if not is_exact:
                 inexact.add(key)
-        self._write_patterns(result, at, inexact)
+        self._write_patterns(result, location, inexact)
         if inexact:
-            self._accept_more(result, at, inexact)
+            self._accept_more(result, location, inexact)
         if self._is_typed:
-            self._describe_format(result, at)
+            self._describe_format(result, location)
         return result, not inexact
 
     def _spread_type(self, node: Schema, key: str, value: Any) -> Any:
@@ -284,7 +284,7 @@ class _Writer:
         ]
 
     def _write_below(
-        self, key: str, value: Any, at: str, path: tuple[str, ...], depth: int
+        self, key: str, value: Any, location: str, path: tuple[str, ...], depth: int
     ) -> tuple[Any, bool] | None:
         """Return the value of a keyword that has schemas; None for any other."""
         position = _POSITIONS.get(key, "part")
@@ -292,54 +292,56 @@ class _Writer:
             parts = {}
             for name, member in value.items():
                 self._charge(name)
-                parts[name] = self._write(member, pointer(at, key, name), path, depth, position=position)
+                parts[name] = self._write(
+                    member, pointer(location, key, name), path, depth, position=position
+                )
             return {name: schema for name, (schema, _) in parts.items()}, all(
                 one for _, one in parts.values()
             )
         if key in _LISTS and isinstance(value, list):
             listed = [
-                self._write(member, pointer(at, key, index), path, depth, position=position)
+                self._write(member, pointer(location, key, index), path, depth, position=position)
                 for index, member in enumerate(value)
             ]
             return [schema for schema, _ in listed], all(one for _, one in listed)
         if key in _SINGLE and isinstance(value, dict):
-            return self._write(value, pointer(at, key), path, depth, position=position)
+            return self._write(value, pointer(location, key), path, depth, position=position)
         return None
 
-    def _write_patterns(self, result: Schema, at: str, inexact: set[str]) -> None:
+    def _write_patterns(self, result: Schema, location: str, inexact: set[str]) -> None:
         """Make the regular expressions portable, or remove them."""
         pattern = result.get("pattern")
         if isinstance(pattern, str):
-            kept = portable_pattern(pattern)
+            kept = make_portable_pattern(pattern)
             if kept is None:
-                self._lose(at, "pattern", result.pop("pattern"), "dropped", "looser")
+                self._lose(location, "pattern", result.pop("pattern"), "dropped", "looser")
                 inexact.add("pattern")
             elif kept != pattern:
-                self._lose(at, "pattern", pattern, "converted", "none")
+                self._lose(location, "pattern", pattern, "converted", "none")
                 result["pattern"] = kept
         by_pattern = result.get("patternProperties")
         if not isinstance(by_pattern, dict):
             return
         members: Schema = {}
         for name, member in by_pattern.items():
-            kept = portable_pattern(name)
+            kept = make_portable_pattern(name)
             if kept is None:
-                self._lose(pointer(at, "patternProperties"), name, name, "dropped", "looser")
+                self._lose(pointer(location, "patternProperties"), name, name, "dropped", "looser")
                 inexact.add("patternProperties")
             else:
                 if kept != name:
-                    self._lose(pointer(at, "patternProperties"), name, name, "converted", "none")
+                    self._lose(pointer(location, "patternProperties"), name, name, "converted", "none")
                 members[kept] = {"allOf": [members[kept], member]} if kept in members else member
         result["patternProperties"] = members
         if len(members) < len(by_pattern) and result.pop("additionalProperties", None) is not None:
-            self._lose(at, "additionalProperties", "...", "dropped", "looser")
+            self._lose(location, "additionalProperties", "...", "dropped", "looser")
 
-    def _accept_more(self, result: Schema, at: str, inexact: set[str]) -> None:
+    def _accept_more(self, result: Schema, location: str, inexact: set[str]) -> None:
         """Change the keywords that would reject valid values where a schema inside of them accepts more."""
         for key in ("not", "if"):
             if key in inexact:
                 del result[key]
-                self._lose(at, key, "...", "dropped", "looser")
+                self._lose(location, key, "...", "dropped", "looser")
         if "if" in inexact:
             result.pop("then", None)
             result.pop("else", None)
@@ -347,19 +349,19 @@ class _Writer:
             result.pop("maxContains", None)
         for key in ("unevaluatedProperties", "unevaluatedItems"):
             if result.pop(key, None) is not None:
-                self._lose(at, key, "...", "dropped", "looser")
+                self._lose(location, key, "...", "dropped", "looser")
         if "oneOf" in inexact:
             choices = result.pop("oneOf")
-            self._lose(at, "oneOf", len(choices), "converted", "looser")
+            self._lose(location, "oneOf", len(choices), "converted", "looser")
             _add_choice(result, choices)
 
-    def _describe_format(self, result: Schema, at: str) -> None:
+    def _describe_format(self, result: Schema, location: str) -> None:
         """Move a format that not all readers know to the description."""
         name = result.get("format")
         if isinstance(name, str) and name not in _FORMATS:
             del result["format"]
-            self._lose(at, "format", name, "moved-to-description", "hint")
-            text = f"({sentence('format', name)})"
+            self._lose(location, "format", name, "moved-to-description", "hint")
+            text = f"({describe_keyword('format', name)})"
             result["description"] = f"{result['description']} {text}" if result.get("description") else text
 
     def _charge(self, value: Any) -> None:
@@ -371,30 +373,30 @@ class _Writer:
         if self._left < 0:
             raise _TooLarge
 
-    def _lose(self, at: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
+    def _lose(self, location: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
         """Record a loss; see `LossRecorder`."""
-        self._trace.events.append((at, keyword, value, action, effect))
+        self._trace.events.append((location, keyword, value, action, effect))
 
     # Types.
 
-    def _add_items(self, node: Schema, at: str) -> Schema:
-        if "items" in node or self._has_unevaluated_items or "array" not in named_types(node):
+    def _add_items(self, node: Schema, location: str) -> Schema:
+        if "items" in node or self._has_unevaluated_items or "array" not in list_named_types(node):
             return node
-        self._lose(at, "items", None, "converted", "none")
+        self._lose(location, "items", None, "converted", "none")
         return {**node, "items": {}}
 
-    def _add_type(self, node: Schema, at: str, position: _Position) -> Schema:
+    def _add_type(self, node: Schema, location: str, position: _Position) -> Schema:
         """Return the schema with one type, or as a choice of schemas with one type each."""
         names = node.get("type")
         if isinstance(names, str) or (position == "items" and not names):
             return node
         if names:
-            self._lose(at, "type", names, "converted", "none")
+            self._lose(location, "type", names, "converted", "none")
             return self._split(node, tuple(names))
         if "enum" in node or "const" in node:
             values = node["enum"] if "enum" in node else [node["const"]]
-            kinds = types_of(values)
-            self._lose(at, "type", None, "converted", "none")
+            kinds = list_types_of_values(values)
+            self._lose(location, "type", None, "converted", "none")
             return (
                 {"type": kinds, **node}
                 if isinstance(kinds, str)
@@ -403,21 +405,21 @@ class _Writer:
         if any(key in node for key in _CHOICES):
             kind = _find_common_type(node)
             return node if kind is None else {"type": kind, **node}
-        implied = named_types(node)
-        self._lose(at, "type", None, "converted", "narrower" if implied else "none")
+        implied = list_named_types(node)
+        self._lose(location, "type", None, "converted", "narrower" if implied else "none")
         return {"type": implied[0], **node} if implied else self._split(node, _TYPES)
 
     def _split(self, node: Schema, kinds: tuple[str, ...]) -> Schema:
         outside = {key: value for key, value in node.items() if key in _OUTSIDE or key.startswith("x-")}
-        made = split_types({key: value for key, value in node.items() if key not in outside}, kinds)
+        parts = split_types({key: value for key, value in node.items() if key not in outside}, kinds)
         choices = [
             one if one["type"] != "array" or self._has_unevaluated_items else {"items": {}, **one}
-            for one in made.pop("anyOf")
+            for one in parts.pop("anyOf")
         ]
         if len(choices) == 1:
-            return {**made, **choices[0], **outside}
+            return {**parts, **choices[0], **outside}
         others = outside.pop("anyOf", None)
-        result = {**made, "anyOf": choices, **outside}
+        result = {**parts, "anyOf": choices, **outside}
         if others is not None:
             _add_choice(result, others)
         return result
@@ -436,14 +438,14 @@ def _is_malformed(key: str, value: Any) -> bool:
     return not isinstance(value, dict) if key in MAPS else key in _LISTED and not isinstance(value, list)
 
 
-def _find_references(value: Any, found: dict[int, frozenset[str]]) -> frozenset[str]:
-    """Return the references in a value; `found` gets those of each object in it, by its identity."""
+def _find_references(value: Any, references: dict[int, frozenset[str]]) -> frozenset[str]:
+    """Return the references in a value; `references` gets those of each object in it, by its identity."""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    inner = {one for member in members for one in _find_references(member, found)}
+    inner = {one for member in members for one in _find_references(member, references)}
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             inner.add(value["$ref"])
-        found[id(value)] = frozenset(inner)
+        references[id(value)] = frozenset(inner)
     return frozenset(inner)
 
 
@@ -452,9 +454,9 @@ def _find_recursive(references: Mapping[str, frozenset[str]]) -> frozenset[str]:
     `references` has those in the target of each.
     """
     sources = defaultdict(set)
-    for one, targets in references.items():
+    for reference, targets in references.items():
         for target in targets:
-            sources[target].add(one)
+            sources[target].add(reference)
     return _find_unsorted(references) & _find_unsorted(sources)
 
 
@@ -475,12 +477,12 @@ def _collect_losses(events: _Events) -> tuple[Loss, ...]:
     report, seen = LossRecorder(), set()
 
     def collect(listed: _Events) -> None:
-        for one in listed:
-            if isinstance(one, tuple):
-                report.lose(*one)
-            elif id(one) not in seen:
-                seen.add(id(one))
-                collect(one)
+        for listed_part in listed:
+            if isinstance(listed_part, tuple):
+                report.lose(*listed_part)
+            elif id(listed_part) not in seen:
+                seen.add(id(listed_part))
+                collect(listed_part)
 
     collect(events)
     return tuple(report.losses)

@@ -24,7 +24,7 @@ _SINGLE: Final = re.compile(r"\\?.|\[\^?(?:\\.|[^\\\]])+\]", re.DOTALL)
 
 
 @lru_cache(maxsize=4_096)
-def portable_pattern(pattern: str) -> str | None:
+def make_portable_pattern(pattern: str) -> str | None:
     """Return a regular expression that matches the same texts and that every reader compiles: ECMAScript,
     Python, and those without look-around. The same one where it is; None where none is known.
     """

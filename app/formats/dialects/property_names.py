@@ -12,11 +12,11 @@ Schema = dict[str, Any]
 _MAX_NAME: Final = 40
 
 
-def property_aliases(schema: Schema, pattern: str | None) -> dict[str, str]:
+def choose_property_aliases(schema: Schema, pattern: str | None) -> dict[str, str]:
     """Return other names of the properties whose own names the dialect does not have."""
     if pattern is None:
         return {}
-    names = list(dict.fromkeys(_property_names(schema, 0)))
+    names = list(dict.fromkeys(_list_property_names(schema, 0)))
     expression = re.compile(pattern)
     taken = {name for name in names if expression.fullmatch(name)}
     result: dict[str, str] = {}
@@ -33,7 +33,7 @@ def property_aliases(schema: Schema, pattern: str | None) -> dict[str, str]:
     return result
 
 
-def _property_names(node: Any, depth: int) -> Iterator[str]:
+def _list_property_names(node: Any, depth: int) -> Iterator[str]:
     if not isinstance(node, dict):
         return
     for key, value in node.items():
@@ -45,9 +45,9 @@ def _property_names(node: Any, depth: int) -> Iterator[str]:
             yield from value
         if key in MAPS and isinstance(value, dict):
             for member in value.values():
-                yield from _property_names(member, depth + 1)
+                yield from _list_property_names(member, depth + 1)
         elif isinstance(value, list):
             for member in value:
-                yield from _property_names(member, depth + 1)
+                yield from _list_property_names(member, depth + 1)
         else:
-            yield from _property_names(value, depth + 1)
+            yield from _list_property_names(value, depth + 1)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.core.errors import GatewayError, InvalidDocument
 from app.core.text import pointer
 from app.formats.json_schema.normalize import to_2020_12
-from app.formats.json_schema.references import drop_dangling, rebase, resolve, transformed
+from app.formats.json_schema.references import drop_dangling, rebase, resolve, transform
 from app.formats.json_schema.validator import ArgumentValidator, is_usable_pattern, is_valid_pattern
 
 Schema = dict[str, Any]
@@ -84,11 +84,11 @@ def sanitize_inputs(schema: Any) -> Sanitized:
     A schema of something else than an object becomes that of the property `body`. Raise UnusableSchema for
     what is no schema, is nested too deeply, or accepts nothing.
     """
-    repaired = _with_object(_with_patterns(_repaired(schema), is_valid_pattern), BODY)
+    repaired = _with_object(_with_patterns(_repair_schema(schema), is_valid_pattern), BODY)
     if not repaired.is_wrapped and _has_no_parameters(repaired.schema):
         result = {**_NO_PARAMETERS, **repaired.schema} | {"additionalProperties": False}
         repaired = Sanitized(result)
-    return _checked(schema, repaired)
+    return _check_repaired(schema, repaired)
 
 
 def sanitize_outputs(schema: Any) -> Sanitized:
@@ -97,11 +97,11 @@ def sanitize_outputs(schema: Any) -> Sanitized:
     One of something else than an object becomes that of the property `result`. Patterns that ECMAScript does
     not have are dropped: clients compile them.
     """
-    repaired = _with_patterns(_repaired(schema), is_portable_pattern)
-    return _checked(schema, _with_object(repaired, RESULT))
+    repaired = _with_patterns(_repair_schema(schema), is_portable_pattern)
+    return _check_repaired(schema, _with_object(repaired, RESULT))
 
 
-def description_for(
+def choose_description(
     description: str, *, title: str = "", fallback: str = "", limit: int = DESCRIPTION_MAX
 ) -> str:
     """Return a description of at least 1 and at most `limit` characters, cut at the end of a sentence.
@@ -119,7 +119,7 @@ def description_for(
     return text[: end if end > 0 else room].rstrip() + _CUT
 
 
-def _repaired(schema: Any) -> Schema:
+def _repair_schema(schema: Any) -> Schema:
     try:
         repaired = to_2020_12(schema)
     except InvalidDocument as error:
@@ -128,7 +128,7 @@ def _repaired(schema: Any) -> Schema:
     drop_dangling(repaired, base=base if isinstance(base, str) else "")
     if repaired.get("$schema", _DIALECT) != _DIALECT:
         del repaired["$schema"]
-    return transformed(repaired, _without_dynamic_references)
+    return transform(repaired, _without_dynamic_references)
 
 
 def _without_dynamic_references(node: Schema) -> Schema:
@@ -138,7 +138,7 @@ def _without_dynamic_references(node: Schema) -> Schema:
 
 def _with_object(schema: Schema, name: str) -> Sanitized:
     """Return the schema with an object at its root: as it is, or as that of the property `name`."""
-    target = _root(schema)
+    target = _resolve_root(schema)
     types = target.get("type", "object")
     if target.get("not") == {}:
         raise UnusableSchema("The schema accepts no value.")
@@ -152,7 +152,7 @@ def _with_object(schema: Schema, name: str) -> Sanitized:
     return Sanitized(wrapped | rebase(definitions, f"/properties/{name}"), is_wrapped=True)
 
 
-def _root(schema: Schema) -> Schema:
+def _resolve_root(schema: Schema) -> Schema:
     """Return the schema with a reference at its root replaced by what it refers to."""
     seen: set[str] = set()
     root = schema
@@ -184,7 +184,7 @@ def _has_no_parameters(schema: Schema) -> bool:
     )
 
 
-def _checked(original: Any, repaired: Sanitized) -> Sanitized:
+def _check_repaired(original: Any, repaired: Sanitized) -> Sanitized:
     """Return the result with its changes; raise UnusableSchema where no validator can be compiled."""
     try:
         ArgumentValidator(repaired.schema)
@@ -193,26 +193,26 @@ def _checked(original: Any, repaired: Sanitized) -> Sanitized:
     if repaired.is_wrapped:
         change = SchemaChange("", "It is not the schema of an object, and became that of a property.")
         return Sanitized(repaired.schema, (change,), is_wrapped=True)
-    changes = tuple(islice(_changes(original, repaired.schema, ""), _MAX_CHANGES))
+    changes = tuple(islice(_list_changes(original, repaired.schema, ""), _MAX_CHANGES))
     return Sanitized(repaired.schema, changes)
 
 
-def _changes(before: Any, after: Any, at: str) -> Iterator[SchemaChange]:
+def _list_changes(before: Any, after: Any, location: str) -> Iterator[SchemaChange]:
     """Yield where two schemas differ, from the root down."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in before:
             if key not in after:
-                yield SchemaChange(pointer(at, str(key)), f"{key} was removed or renamed.")
+                yield SchemaChange(pointer(location, str(key)), f"{key} was removed or renamed.")
             else:
-                yield from _changes(before[key], after[key], pointer(at, str(key)))
+                yield from _list_changes(before[key], after[key], pointer(location, str(key)))
         for key in after:
             if key not in before:
-                yield SchemaChange(at, f"{key} was added.")
+                yield SchemaChange(location, f"{key} was added.")
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _changes(one, other, pointer(at, index))
+        for index, (old, other) in enumerate(zip(before, after, strict=True)):
+            yield from _list_changes(old, other, pointer(location, index))
     elif type(before) is not type(after) or before != after:
-        yield SchemaChange(at, "The value was replaced by a valid one.")
+        yield SchemaChange(location, "The value was replaced by a valid one.")
 
 
 def _with_patterns(schema: Schema, is_accepted: Callable[[str], bool]) -> Schema:
@@ -228,7 +228,7 @@ def _with_patterns(schema: Schema, is_accepted: Callable[[str], bool]) -> Schema
             result = {**result, "patternProperties": members}
         return result
 
-    return transformed(schema, change)
+    return transform(schema, change)
 
 
 def is_portable_pattern(pattern: str) -> bool:

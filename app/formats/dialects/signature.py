@@ -30,11 +30,11 @@ _FORMATS: Final = frozenset(
 )
 
 
-def signature(name: str, inputs: Mapping[str, Any]) -> str:
+def write_signature(name: str, inputs: Mapping[str, Any]) -> str:
     """Return the signature of a tool with these inputs (JSON Schema): one line of at most 300 characters,
     as far as the required inputs allow that. Any schema has one; what it does not say is `any`.
     """
-    members = _members(inputs, _Source(inputs), 0)
+    members = _write_members(inputs, _Source(inputs), 0)
     required = [text for is_required, text in members if is_required]
     optional = [text for is_required, text in members if not is_required]
     shown = list(required)
@@ -56,55 +56,58 @@ class _Source:
     left: int = _MAX_TYPES
 
 
-def _members(schema: Mapping[str, Any], source: _Source, depth: int) -> list[tuple[bool, str]]:
+def _write_members(schema: Mapping[str, Any], source: _Source, depth: int) -> list[tuple[bool, str]]:
     """Return the members of an object as texts, each with whether it is required; these come first."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return []
     listed = schema.get("required")
     required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
-    found = [
-        (name in required, f"{_name(name)}{'*' if name in required else ''}: {_type(member, source, depth)}")
+    members = [
+        (
+            name in required,
+            f"{_name(name)}{'*' if name in required else ''}: {_write_type(member, source, depth)}",
+        )
         for name, member in properties.items()
     ]
-    return sorted(found, key=lambda member: not member[0])
+    return sorted(members, key=lambda member: not member[0])
 
 
 def _name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-def _type(schema: Any, source: _Source, depth: int) -> str:
+def _write_type(schema: Any, source: _Source, depth: int) -> str:
     """Return the type of a value as text of at most 120 characters."""
-    found = _resolved(schema, source.root)
+    resolved = _resolve_reference(schema, source.root)
     if depth:
         source.left -= 1
     if source.left < 0 or depth > 2 * _MAX_DEPTH:
-        return _short_type(found)
-    text = _full_type(found, source, depth)
-    return text if len(text) <= _MAX_TYPE else _short_type(found)
+        return _write_short_type(resolved)
+    text = _write_full_type(resolved, source, depth)
+    return text if len(text) <= _MAX_TYPE else _write_short_type(resolved)
 
 
-def _full_type(schema: Any, source: _Source, depth: int) -> str:
+def _write_full_type(schema: Any, source: _Source, depth: int) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     if "const" in schema:
-        return _value(schema["const"])
+        return _write_value(schema["const"])
     values = schema.get("enum")
     if isinstance(values, list) and values:
         more = ["..."] if len(values) > _MAX_VALUES else []
-        return "/".join([*(_value(value) for value in values[:_MAX_VALUES]), *more])
-    alternatives = _alternatives(schema)
+        return "/".join([*(_write_value(value) for value in values[:_MAX_VALUES]), *more])
+    alternatives = _list_alternatives(schema)
     if alternatives:
-        texts = list(dict.fromkeys(_type(one, source, depth + 1) for one in alternatives))
+        texts = list(dict.fromkeys(_write_type(one, source, depth + 1) for one in alternatives))
         more = ["..."] if len(texts) > _MAX_ALTERNATIVES else []
         return "/".join([*texts[:_MAX_ALTERNATIVES], *more])
-    kinds = list(_kinds(schema))
+    kinds = list(_list_kinds(schema))
     return "/".join(_of_kind(kind, schema, source, depth) for kind in kinds) or "any"
 
 
-def _short_type(schema: Any) -> str:
-    kinds = list(_kinds(schema)) if isinstance(schema, Mapping) else []
+def _write_short_type(schema: Any) -> str:
+    kinds = list(_list_kinds(schema)) if isinstance(schema, Mapping) else []
     return "/".join(kinds) or "any"
 
 
@@ -113,16 +116,16 @@ def _of_kind(kind: str, schema: Mapping[str, Any], source: _Source, depth: int) 
         named = schema.get("format")
         return named if isinstance(named, str) and named in _FORMATS else kind
     if kind == "array":
-        item = _type(schema.get("items"), source, depth + 1) if depth < _MAX_DEPTH else "any"
+        item = _write_type(schema.get("items"), source, depth + 1) if depth < _MAX_DEPTH else "any"
         return f"({item})[]" if "/" in item else f"{item}[]"
     if kind == "object" and depth < _MAX_DEPTH:
-        members = [text for _, text in _members(schema, source, depth + 1)]
+        members = [text for _, text in _write_members(schema, source, depth + 1)]
         if members:
             return f"{{{', '.join(members)}}}"
     return kind
 
 
-def _kinds(schema: Mapping[str, Any]) -> Iterator[str]:
+def _list_kinds(schema: Mapping[str, Any]) -> Iterator[str]:
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, str) and kind in (*_SCALARS, "array", "object"):
@@ -134,7 +137,7 @@ def _kinds(schema: Mapping[str, Any]) -> Iterator[str]:
             yield "array"
 
 
-def _alternatives(schema: Mapping[str, Any]) -> Sequence[Any]:
+def _list_alternatives(schema: Mapping[str, Any]) -> Sequence[Any]:
     for keyword in ("oneOf", "anyOf"):
         listed = schema.get(keyword)
         if isinstance(listed, list) and listed:
@@ -145,26 +148,26 @@ def _alternatives(schema: Mapping[str, Any]) -> Sequence[Any]:
     return ()
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+def _resolve_reference(schema: Any, root: Mapping[str, Any]) -> Any:
     """Return what a local reference points to; None where it points to nothing, or to itself."""
     for _ in range(8):
         reference = schema.get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(reference, str):
             return schema
-        schema = _pointed(reference, root)
+        schema = _follow_pointer(reference, root)
     return None
 
 
-def _pointed(reference: str, root: Any) -> Any:
+def _follow_pointer(reference: str, root: Any) -> Any:
     if not reference.startswith("#"):
         return None
-    found = root
+    node = root
     for step in islice(reference.removeprefix("#").split("/"), 1, None):
         key = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
 
 
-def _value(value: Any) -> str:
+def _write_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."

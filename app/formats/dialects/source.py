@@ -11,7 +11,7 @@ Schema = dict[str, Any]
 _MAX_DEPTH: Final = 8
 
 
-def named_types(node: Mapping[str, Any], default: tuple[str, ...] = ()) -> tuple[str, ...]:
+def list_named_types(node: Mapping[str, Any], default: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the types of a schema: those that it names, or that its keywords imply; else `default`."""
     names = node.get("type")
     if isinstance(names, str):
@@ -42,18 +42,18 @@ class SourceSchema:
         """Return where a schema stands, which is told by its identity; `default` for one made elsewhere."""
         return self._places.get(id(node), default)
 
-    def add(self, node: Schema, at: str) -> None:
+    def add(self, node: Schema, location: str) -> None:
         """Say where a schema stands that was made of others, unless that is known."""
-        self._places.setdefault(id(node), at)
+        self._places.setdefault(id(node), location)
         # Places are by identity, so that what has one must live as long.
         self._merged.append(node)
 
-    def move(self, node: Schema, at: str) -> None:
+    def move(self, node: Schema, location: str) -> None:
         """Say that a schema which was made of others stands elsewhere."""
-        self.add(node, at)
-        self._places[id(node)] = at
+        self.add(node, location)
+        self._places[id(node)] = location
 
-    def target(self, reference: str) -> Schema:
+    def get_target(self, reference: str) -> Schema:
         """Return the schema that a local reference means; one that accepts anything where there is none."""
         if reference[1:] in self._anchors:
             return self._anchors[reference[1:]]
@@ -78,27 +78,27 @@ class SourceSchema:
 
     def _reads_null(self, node: Schema, depth: int) -> bool:
         if "$ref" in node:
-            return self.takes_null(self.target(node["$ref"]), depth + 1)
+            return self.takes_null(self.get_target(node["$ref"]), depth + 1)
         if "enum" in node or "const" in node:
             return None in node.get("enum", [node.get("const")])
         if "type" in node:
-            return "null" in named_types(node)
+            return "null" in list_named_types(node)
         choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
         if choices:
             return any(self.takes_null(choice, depth + 1) for choice in choices)
         merged = node.get("allOf", ())
         if merged:
             return all(self.takes_null(one, depth + 1) for one in merged)
-        return not named_types(node)
+        return not list_named_types(node)
 
-    def _read(self, node: Any, at: str) -> None:
+    def _read(self, node: Any, location: str) -> None:
         if not isinstance(node, dict):
             return
-        self._places.setdefault(id(node), at)
+        self._places.setdefault(id(node), location)
         if isinstance(node.get("$anchor"), str):
             self._anchors[node["$anchor"]] = node
         for key, value in node.items():
-            below = pointer(at, key)
+            below = pointer(location, key)
             if key in VALUES:
                 continue
             if key in MAPS and isinstance(value, dict):

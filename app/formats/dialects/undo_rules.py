@@ -6,7 +6,7 @@ from typing import Any
 from app.formats.dialects.aliases import Rule
 
 
-def united_rules(rules: list[Rule]) -> Rule:
+def unite_rules(rules: list[Rule]) -> Rule:
     """Return one rule for values to which all of the rules apply."""
     united: Rule = {}
     for rule in rules:
@@ -31,17 +31,17 @@ def accepts_text(schema: Mapping[str, Any]) -> bool:
     return "$ref" not in schema and "string" in ([names] if isinstance(names, str) else names)
 
 
-def needed_definitions(definitions: Mapping[str, Rule]) -> frozenset[str]:
+def find_needed_definitions(definitions: Mapping[str, Rule]) -> frozenset[str]:
     """Return the names of the definitions whose rules change anything; recursive ones alone do not."""
     needed: frozenset[str] = frozenset()
     while True:
-        found = frozenset(name for name, rule in definitions.items() if pruned(rule, needed))
-        if found == needed:
+        changing = frozenset(name for name, rule in definitions.items() if prune_rule(rule, needed))
+        if changing == needed:
             return needed
-        needed = found
+        needed = changing
 
 
-def pruned(rule: Rule, needed: frozenset[str]) -> Rule:
+def prune_rule(rule: Rule, needed: frozenset[str]) -> Rule:
     """Return the rule without the parts that change nothing."""
     if rule.get("definition", "") not in needed:
         rule = {key: value for key, value in rule.items() if key != "definition"}
@@ -49,15 +49,15 @@ def pruned(rule: Rule, needed: frozenset[str]) -> Rule:
     for key, value in rule.items():
         kept = value
         if key == "properties":
-            members = {name: pruned(below, needed) for name, below in value.items()}
+            members = {name: prune_rule(below, needed) for name, below in value.items()}
             kept = {name: below for name, below in members.items() if below}
         elif key in ("items", "values", "pairs"):
-            kept = pruned(value, needed)
+            kept = prune_rule(value, needed)
         elif key == "prefix":
-            kept = [pruned(below, needed) for below in value]
+            kept = [prune_rule(below, needed) for below in value]
             kept = kept if any(kept) else []
         elif key == "any":
-            branches = [{**one, "then": pruned(one["then"], needed)} for one in value]
+            branches = [{**one, "then": prune_rule(one["then"], needed)} for one in value]
             kept = branches if any(one["then"] for one in branches) else []
         if kept or key == "pairs":
             result[key] = kept

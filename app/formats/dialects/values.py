@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from app.formats.dialects.losses import short_json
-from app.formats.json_schema.examples import type_name
+from app.formats.dialects.losses import shorten_json
+from app.formats.json_schema.examples import name_type
 
 Schema = dict[str, Any]
 
@@ -27,8 +27,8 @@ def accepts_enum(values: list[Any], form: str) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def types_of(values: list[Any]) -> Any:
-    names = list(dict.fromkeys(type_name(value) for value in values))
+def list_types_of_values(values: list[Any]) -> Any:
+    names = list(dict.fromkeys(name_type(value) for value in values))
     if "number" in names and "integer" in names:
         names.remove("integer")
     return names[0] if len(names) == 1 else names
@@ -51,7 +51,7 @@ def _has_values(rest: Schema, name: str) -> bool:
 
 
 def _is_of_type(value: Any, name: str) -> bool:
-    kind = type_name(value)
+    kind = name_type(value)
     return kind == name or (name == "number" and kind == "integer")
 
 
@@ -70,16 +70,16 @@ def _of_type(rest: Schema, name: str) -> Schema:
     }  # fmt: skip
     words["integer"] = words["number"]
     others = {word for kind, listed in words.items() for word in listed} - set(words.get(name, ()))
-    found = {key: value for key, value in rest.items() if key not in others}
-    if "enum" in found:
-        found["enum"] = [value for value in found["enum"] if _is_of_type(value, name)]
+    kept = {key: value for key, value in rest.items() if key not in others}
+    if "enum" in kept:
+        kept["enum"] = [value for value in kept["enum"] if _is_of_type(value, name)]
     if name == "null":
         # The type says it all.
-        found = {key: value for key, value in found.items() if key not in ("enum", "const", "format")}
-    return found
+        kept = {key: value for key, value in kept.items() if key not in ("enum", "const", "format")}
+    return kept
 
 
-def nullable(schema: Schema) -> Schema:
+def accept_null(schema: Schema) -> Schema:
     """Return the schema so that it accepts null, too."""
     if "$ref" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
@@ -112,13 +112,13 @@ def are_disjoint(branches: list[Schema]) -> bool:
     for name in sorted(shared):
         members = [branch.get("properties", {}).get(name, {}) for branch in branches]
         values = [one.get("enum", [one["const"]] if "const" in one else None) for one in members]
-        texts = [short_json(value) for listed in values for value in listed or ()]
+        texts = [shorten_json(value) for listed in values for value in listed or ()]
         if all(values) and len(texts) == len(set(texts)):
             return True
     return False
 
 
-def exclusive_groups(branches: list[Schema]) -> list[frozenset[str]] | None:
+def find_exclusive_groups(branches: list[Schema]) -> list[frozenset[str]] | None:
     """Return the properties that each branch of `oneOf` excludes, where branches only say what is required.
 
     None where that is not all they say, or where no single property decides.

@@ -24,14 +24,14 @@ class _LimitExceeded(Exception):
     """The estimate exceeds a limit, or would itself take too long."""
 
 
-def affordable(root: Mapping[str, Any], schema: Any, instance: Any, *, limit: float) -> bool:
+def is_affordable(root: Mapping[str, Any], schema: Any, instance: Any, *, limit: float) -> bool:
     """Return whether `iter_errors` of a subschema of `root` takes at most `limit` microseconds, whichever
     errors there are.
 
     Return False where finding out would take too long.
     """
     try:
-        return _CostEstimate(root, limit).cost(schema, instance, 0) <= limit
+        return _CostEstimate(root, limit).estimate_cost(schema, instance, 0) <= limit
     except (_LimitExceeded, LookupError, TypeError, AttributeError):
         return False
 
@@ -48,7 +48,7 @@ class _CostEstimate:
         self._costs: dict[tuple[int, int], float] = {}
         self._sizes: dict[int, float] = {}
 
-    def cost(self, schema: Any, instance: Any, depth: int) -> float:
+    def estimate_cost(self, schema: Any, instance: Any, depth: int) -> float:
         """Return the microseconds that all errors of `instance`, at `depth` levels of the arguments,
         could take.
         """
@@ -61,24 +61,24 @@ class _CostEstimate:
             raise _LimitExceeded
         # A schema that refers to itself without a level in between adds no errors.
         self._costs[key] = 0.0
-        error = _ERROR_COST + _LEVEL_COST * depth + _VALUE_COST * self._size(instance, depth)
+        error = _ERROR_COST + _LEVEL_COST * depth + _VALUE_COST * self._measure_size(instance, depth)
         total = error
         if isinstance(schema, dict):
             total = 0.0
             for keyword, value in schema.items():
                 if keyword not in _FREE_KEYWORDS:
-                    total += self._keyword(keyword, value, schema, instance, error, depth)
+                    total += self._estimate_keyword(keyword, value, schema, instance, error, depth)
                     if total > self._limit:
                         raise _LimitExceeded
         self._costs[key] = total
         return total
 
-    def _keyword(
+    def _estimate_keyword(
         self, keyword: str, value: Any, schema: dict[str, Any], instance: Any, error: float, depth: int
     ) -> float:
         match keyword:
             case "$ref":
-                return self.cost(resolve(self._root, value), instance, depth)
+                return self.estimate_cost(resolve(self._root, value), instance, depth)
             case "$dynamicRef" | "$recursiveRef":
                 raise _LimitExceeded
             case "required":
@@ -88,15 +88,15 @@ class _CostEstimate:
             case "propertyNames":
                 return error * (len(instance) if _is_object(instance) else 0)
             case "allOf" | "anyOf" | "oneOf":
-                return error + sum(self.cost(branch, instance, depth) for branch in value)
+                return error + sum(self.estimate_cost(branch, instance, depth) for branch in value)
             case "dependentSchemas":
-                return sum(self.cost(branch, instance, depth) for branch in value.values())
+                return sum(self.estimate_cost(branch, instance, depth) for branch in value.values())
             case "then" | "else":
-                return self.cost(value, instance, depth)
-        below = list(_members(keyword, value, schema, instance))
-        return error + sum(self.cost(member, child, depth + 1) for member, child in below)
+                return self.estimate_cost(value, instance, depth)
+        below = list(_list_members(keyword, value, schema, instance))
+        return error + sum(self.estimate_cost(member, child, depth + 1) for member, child in below)
 
-    def _size(self, value: Any, depth: int) -> float:
+    def _measure_size(self, value: Any, depth: int) -> float:
         """Return the number of values in a copy; 200 characters count as one."""
         if isinstance(value, str):
             return 1 + len(value) / 200
@@ -108,7 +108,9 @@ class _CostEstimate:
                 raise _LimitExceeded
             self._sizes[id(value)] = 1.0
             members = value.values() if isinstance(value, dict) else value
-            known = self._sizes[id(value)] = 1.0 + sum(self._size(member, depth + 1) for member in members)
+            known = self._sizes[id(value)] = 1.0 + sum(
+                self._measure_size(member, depth + 1) for member in members
+            )
         if known > _MAX_VALUES:
             raise _LimitExceeded
         return known
@@ -118,7 +120,9 @@ def _is_object(instance: Any) -> bool:
     return isinstance(instance, dict)
 
 
-def _members(keyword: str, value: Any, schema: dict[str, Any], instance: Any) -> Iterator[tuple[Any, Any]]:
+def _list_members(
+    keyword: str, value: Any, schema: dict[str, Any], instance: Any
+) -> Iterator[tuple[Any, Any]]:
     """Yield the subschemas of a keyword, each with a value that it applies to."""
     if isinstance(instance, dict):
         if keyword == "properties":

@@ -9,7 +9,7 @@ from typing import Any, Final
 from jsonschema_rs import ValidationError
 
 from app.core.errors import FieldError, InvalidArguments
-from app.core.suggestions import closest, did_you_mean
+from app.core.suggestions import did_you_mean, find_similar
 from app.core.text import pointer
 
 MAX_ERRORS: Final = 50
@@ -18,13 +18,13 @@ _MAX_CHOICES: Final = 30
 _MAX_COMPARED: Final = 500
 
 
-def arguments_error(errors: Iterable[FieldError]) -> InvalidArguments:
+def build_arguments_error(errors: Iterable[FieldError]) -> InvalidArguments:
     """Return the error of arguments that have these errors, at least one; its detail is the first of them."""
-    found = list(errors)
-    first = found[0]
+    listed = list(errors)
+    first = listed[0]
     where = f"{first.pointer}: " if first.pointer else ""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return InvalidArguments(f"{where}{first.detail}{more}", errors=found)
+    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    return InvalidArguments(f"{where}{first.detail}{more}", errors=listed)
 
 
 class Hints:
@@ -39,59 +39,61 @@ class Hints:
         self.names = names
         self._left = 5
 
-    def closest(self, text: str, names: list[str]) -> str | None:
+    def find_closest(self, text: str, names: list[str]) -> str | None:
         """Return the name closest to `text`, None where there is none. Takes up to 1 ms."""
         if self._left == 0 or not names:
             return None
         self._left -= 1
-        found = closest(text, names[:_MAX_COMPARED])
-        return found[0] if found else None
+        similar = find_similar(text, names[:_MAX_COMPARED])
+        return similar[0] if similar else None
 
 
-def suggestion(nearest: str | None) -> str:
+def write_suggestion(nearest: str | None) -> str:
     """Return a sentence that suggests a name, with a blank before it; "" for none."""
     return "" if nearest is None else f" {did_you_mean([nearest])}"
 
 
-def field_errors(
+def list_field_errors(
     error: ValidationError, instance: Any, hints: Hints, *, base: str = ""
 ) -> Iterator[FieldError]:
     """Yield the field errors of a validation error of `instance`, which is at the JSON pointer `base`."""
-    at = pointer(base, *error.instance_path)
+    location = pointer(base, *error.instance_path)
     kind = error.kind
     match kind.name:
         case "required":
-            yield missing_property(kind.value, at)
+            yield report_missing_property(kind.value, location)
         case "additionalProperties" | "unevaluatedProperties":
-            yield from unknown_properties(kind.unexpected, at, hints)  # type: ignore[attr-defined]
+            yield from report_unknown_properties(kind.unexpected, location, hints)  # type: ignore[attr-defined]
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
             # The error of jsonschema-rs for a schema that lists no properties; it contains no names.
-            yield from unknown_properties(list(_node(instance, error.instance_path)), at, hints)
+            yield from report_unknown_properties(
+                list(_get_node(instance, error.instance_path)), location, hints
+            )
         case "anyOf" | "oneOf":
-            yield from _alternatives(error, instance, hints, at=at, base=base)
+            yield from _report_alternatives(error, instance, hints, location=location, base=base)
         case "enum":
-            yield _enum(error, at, hints)
+            yield _report_enum(error, location, hints)
         case _:
             describe = _SENTENCES.get(kind.name)
             if describe is None:
-                yield FieldError(at, f"This does not meet the schema's {kind.name}.")
+                yield FieldError(location, f"This does not meet the schema's {kind.name}.")
             else:
                 detail, expected = describe(error)
-                yield FieldError(at, detail, expected)
+                yield FieldError(location, detail, expected)
 
 
-def missing_property(name: Any, at: str) -> FieldError:
-    """Return the error of a property that is required in the object at `at`."""
-    return FieldError(pointer(at, _short(name)), "This is required.", "a value")
+def report_missing_property(name: Any, location: str) -> FieldError:
+    """Return the error of a property that is required in the object at `location`."""
+    return FieldError(pointer(location, _shorten_name(name)), "This is required.", "a value")
 
 
-def unknown_properties(unknown: list[str], at: str, hints: Hints) -> Iterator[FieldError]:
-    """Yield the errors of properties that are not allowed in the object at `at`."""
-    names = [] if at else hints.names
+def report_unknown_properties(unknown: list[str], location: str, hints: Hints) -> Iterator[FieldError]:
+    """Yield the errors of properties that are not allowed in the object at `location`."""
+    names = [] if location else hints.names
     for name in unknown[:MAX_ERRORS]:
-        nearest = hints.closest(name, names)
-        detail = f"This property is unknown.{suggestion(nearest)}"
-        yield FieldError(pointer(at, _short(name)), detail, nearest=nearest)
+        nearest = hints.find_closest(name, names)
+        detail = f"This property is unknown.{write_suggestion(nearest)}"
+        yield FieldError(pointer(location, _shorten_name(name)), detail, nearest=nearest)
 
 
 _WRONG_TYPE: Final = "This must be of type "
@@ -102,45 +104,47 @@ def is_wrong_type(error: FieldError) -> bool:
     return error.detail.startswith(_WRONG_TYPE)
 
 
-def wrong_type(types: list[str], at: str) -> FieldError:
+def report_wrong_type(types: list[str], location: str) -> FieldError:
     """Return the error of a value that has none of the types of the alternatives."""
-    return FieldError(at, f"{_WRONG_TYPE}{' or '.join(types)}.", types)
+    return FieldError(location, f"{_WRONG_TYPE}{' or '.join(types)}.", types)
 
 
-def _alternatives(
-    error: ValidationError, instance: Any, hints: Hints, *, at: str, base: str
+def _report_alternatives(
+    error: ValidationError, instance: Any, hints: Hints, *, location: str, base: str
 ) -> Iterator[FieldError]:
     """Yield the errors of the closest alternative, which is most likely the one that was meant."""
     branches: list[list[ValidationError]] = getattr(error.kind, "context", None) or []
     failed = [branch for branch in branches if branch]
     if error.kind.name == "oneOf" and len(failed) < len(branches):
-        yield FieldError(at, SEVERAL_MATCH)
+        yield FieldError(location, SEVERAL_MATCH)
         return
-    expected_types = [_types_of(branch, error.instance_path) for branch in failed]
+    expected_types = [_list_required_types(branch, error.instance_path) for branch in failed]
     if expected_types and all(expected_types):
-        yield wrong_type(sorted({name for names in expected_types for name in names}), at)
+        yield report_wrong_type(sorted({name for names in expected_types for name in names}), location)
         return
-    yield no_match(len(branches), at)
+    yield report_no_match(len(branches), location)
     # An alternative of another type is farther than any with errors inside; fewer errors are closer.
     ranked = sorted(zip(expected_types, failed, strict=True), key=lambda pair: (bool(pair[0]), len(pair[1])))
     nearest = ranked[0][1] if ranked else []
     for inner in islice(nearest, MAX_ERRORS):
-        yield from field_errors(inner, instance, hints, base=base)
+        yield from list_field_errors(inner, instance, hints, base=base)
 
 
-def no_match(count: int, at: str) -> FieldError:
+def report_no_match(count: int, location: str) -> FieldError:
     """Return the error of a value that matches no alternative; errors of the closest one should follow it."""
-    return FieldError(at, f"This matches none of the {count} alternatives; errors of the closest one follow.")
+    return FieldError(
+        location, f"This matches none of the {count} alternatives; errors of the closest one follow."
+    )
 
 
-def _node(arguments: Any, path: list[str | int]) -> Any:
+def _get_node(arguments: Any, path: list[str | int]) -> Any:
     node = arguments
     for key in path:
         node = node[key]
     return node
 
 
-def _types_of(branch: list[ValidationError], path: list[str | int]) -> list[str]:
+def _list_required_types(branch: list[ValidationError], path: list[str | int]) -> list[str]:
     """Return the types that an alternative requires at its root (`path`), if a wrong type is its only
     error.
     """
@@ -149,11 +153,11 @@ def _types_of(branch: list[ValidationError], path: list[str | int]) -> list[str]
     return []
 
 
-def _short(name: Any) -> str:
+def _shorten_name(name: Any) -> str:
     return str(name)[:100]
 
 
-def _type(error: ValidationError) -> tuple[str, Any]:
+def _explain_type(error: ValidationError) -> tuple[str, Any]:
     types: list[str] = error.kind.types  # type: ignore[attr-defined]
     detail = f"{_WRONG_TYPE}{' or '.join(types)}."
     instance = error.instance
@@ -167,13 +171,13 @@ def _type(error: ValidationError) -> tuple[str, Any]:
     return detail, types[0] if len(types) == 1 else types
 
 
-def _enum(error: ValidationError, at: str, hints: Hints) -> FieldError:
+def _report_enum(error: ValidationError, location: str, hints: Hints) -> FieldError:
     options: list[Any] = error.kind.options  # type: ignore[attr-defined]
     texts = [option for option in options if isinstance(option, str)]
     instance = error.instance
-    nearest = hints.closest(instance, texts) if isinstance(instance, str) else None
-    detail = f"This must be one of the listed values.{suggestion(nearest)}"
-    return FieldError(at, detail, options[:_MAX_CHOICES], nearest=nearest)
+    nearest = hints.find_closest(instance, texts) if isinstance(instance, str) else None
+    detail = f"This must be one of the listed values.{write_suggestion(nearest)}"
+    return FieldError(location, detail, options[:_MAX_CHOICES], nearest=nearest)
 
 
 def _limit(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:
@@ -183,12 +187,12 @@ def _limit(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:
     return describe
 
 
-def _plain(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:
+def _make_plain(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:
     return lambda _: (sentence, None)
 
 
 _SENTENCES: Final[Mapping[str, Callable[[ValidationError], tuple[str, Any]]]] = {
-    "type": _type,
+    "type": _explain_type,
     "const": lambda error: ("This must be the one listed value.", error.kind.value),
     "minimum": _limit("This must be at least {}."),
     "maximum": _limit("This must be at most {}."),
@@ -203,10 +207,10 @@ _SENTENCES: Final[Mapping[str, Callable[[ValidationError], tuple[str, Any]]]] = 
     "maxProperties": _limit("This must have at most {} properties."),
     "pattern": _limit("This must match the regular expression {}"),
     "format": _limit("This must have the format {}."),
-    "uniqueItems": _plain("The items must be unique."),
-    "contains": _plain("No item matches the schema that at least one item must match."),
-    "not": _plain("The schema forbids this value."),
-    "falseSchema": _plain("No value is allowed here."),
-    "propertyNames": _plain("A property has a name that is not allowed."),
-    "dependentRequired": _plain("Another property is required together with this one."),
+    "uniqueItems": _make_plain("The items must be unique."),
+    "contains": _make_plain("No item matches the schema that at least one item must match."),
+    "not": _make_plain("The schema forbids this value."),
+    "falseSchema": _make_plain("No value is allowed here."),
+    "propertyNames": _make_plain("A property has a name that is not allowed."),
+    "dependentRequired": _make_plain("Another property is required together with this one."),
 }

@@ -29,13 +29,13 @@ _NO_EXAMPLE: Final = frozenset({"pattern", "minLength", "maxLength", "multipleOf
 """Keywords that the simplest value of a type may violate."""
 
 
-def schema_at(root: Mapping[str, Any], at: str) -> Any:
+def find_schema(root: Mapping[str, Any], location: str) -> Any:
     """Return the schema that the value at a JSON pointer into an instance has; None where it is not known.
 
     Properties, items and local references are followed; alternatives are not.
     """
-    schema: Any = _resolved(root, root)
-    for token in at.split("/")[1:]:
+    schema: Any = _resolve_references(root, root)
+    for token in location.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if not isinstance(schema, Mapping):
             return None
@@ -48,11 +48,11 @@ def schema_at(root: Mapping[str, Any], at: str) -> Any:
             schema = schema["items"]
         else:
             schema = schema.get("additionalProperties")
-        schema = _resolved(root, schema)
+        schema = _resolve_references(root, schema)
     return schema
 
 
-def example_of(schema: Any) -> Any:
+def choose_example(schema: Any) -> Any:
     """Return an example of at most 200 bytes that the schema of a single value states, or the simplest value
     of its type; None where there is none.
     """
@@ -61,10 +61,10 @@ def example_of(schema: Any) -> Any:
     for word in ("examples", "enum"):
         listed = schema.get(word)
         if isinstance(listed, list) and listed:
-            return _short(listed[0])
+            return _keep_short(listed[0])
     for word in ("const", "default"):
         if schema.get(word) is not None:
-            return _short(schema[word])
+            return _keep_short(schema[word])
     if not _NO_EXAMPLE.isdisjoint(schema):
         return None
     kinds = schema.get("type")
@@ -72,11 +72,11 @@ def example_of(schema: Any) -> Any:
     if kind == "string" and schema.get("format") in _BY_FORMAT:
         return _BY_FORMAT[schema["format"]]
     if kind in ("integer", "number"):
-        return _number(schema, is_integer=kind == "integer")
+        return _choose_number(schema, is_integer=kind == "integer")
     return _BY_TYPE.get(kind) if isinstance(kind, str) else None
 
 
-def type_name(value: Any) -> str:
+def name_type(value: Any) -> str:
     """Return the name of a JSON value's type."""
     match value:
         case None:
@@ -95,7 +95,7 @@ def type_name(value: Any) -> str:
             return "number"
 
 
-def _number(schema: Mapping[str, Any], *, is_integer: bool) -> Any:
+def _choose_number(schema: Mapping[str, Any], *, is_integer: bool) -> Any:
     low, high = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema or "exclusiveMaximum" in schema:
         return None
@@ -105,7 +105,7 @@ def _number(schema: Mapping[str, Any], *, is_integer: bool) -> Any:
     return _BY_TYPE["integer" if is_integer else "number"]
 
 
-def _resolved(root: Mapping[str, Any], schema: Any) -> Any:
+def _resolve_references(root: Mapping[str, Any], schema: Any) -> Any:
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
             return schema
@@ -116,7 +116,7 @@ def _resolved(root: Mapping[str, Any], schema: Any) -> Any:
     return None
 
 
-def _short(value: Any) -> Any:
+def _keep_short(value: Any) -> Any:
     try:
         return value if len(exact_json.dumps(value)) <= _MAX_BYTES else None
     except TypeError:

@@ -45,30 +45,30 @@ _WORDS: Final = (
 _MERGED: Final = ("properties", "patternProperties", "$defs")
 
 
-def stated_examples(schema: Mapping[str, Any]) -> list[Any]:
+def list_stated_examples(schema: Mapping[str, Any]) -> list[Any]:
     """Return the examples that a schema states for the whole value, of those that it accepts; all of them
     where it accepts none: a document knows its API better than its schema does.
     """
-    target = _target(schema, schema)
+    target = _follow_target(schema, schema)
     listed = target.get("examples")
-    found = list(listed[:_MAX_EXAMPLES]) if isinstance(listed, list) else []
+    examples = list(listed[:_MAX_EXAMPLES]) if isinstance(listed, list) else []
     for word in ("example", "const", "default"):
-        if not found and word in target:
-            found = [target[word]]
-    validator = _validator(schema)
+        if not examples and word in target:
+            examples = [target[word]]
+    validator = _compile_validator(schema)
     if validator is None:
-        return found
-    return [one for one in found if validator.violations(one, max_pointers=1).count == 0] or found
+        return examples
+    return [one for one in examples if validator.find_violations(one, max_pointers=1).count == 0] or examples
 
 
-def value_of_schema(schema: Mapping[str, Any], *, seed: int) -> Any:
+def generate_value(schema: Mapping[str, Any], *, seed: int) -> Any:
     """Return a value that the schema accepts; the one with the fewest violations where none is found.
 
     Raise BudgetExceeded where what the schema requires has more than 10,000 values, 262,144 characters or
     64 levels, or takes more than two seconds of CPU time.
     """
     budget = Budget(values=_MAX_VALUES, characters=_MAX_CHARACTERS, levels=_MAX_LEVELS)
-    validator = _validator(schema)
+    validator = _compile_validator(schema)
     best: Any = None
     fewest = None
     exceeded: list[BudgetExceeded] = []
@@ -87,7 +87,7 @@ def value_of_schema(schema: Mapping[str, Any], *, seed: int) -> Any:
             continue
         if validator is None:
             return value
-        count = validator.violations(value, max_pointers=1).count
+        count = validator.find_violations(value, max_pointers=1).count
         if count == 0:
             return value
         if fewest is None or count < fewest:
@@ -98,14 +98,14 @@ def value_of_schema(schema: Mapping[str, Any], *, seed: int) -> Any:
     return best
 
 
-def _validator(schema: Mapping[str, Any]) -> OutputValidator | None:
+def _compile_validator(schema: Mapping[str, Any]) -> OutputValidator | None:
     try:
         return OutputValidator(schema)
     except InvalidInput:
         return None
 
 
-def _target(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _follow_target(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema that references lead to, with what stands beside them."""
     beside: dict[str, Any] = {}
     for _ in range(_MAX_DEPTH):
@@ -118,25 +118,25 @@ def _target(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             schema = resolve(root, schema["$ref"])
         except LookupError:
             return beside
-    return _both(schema, beside) if beside else schema
+    return _merge_two(schema, beside) if beside else schema
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_two(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema with the keywords of two; the greater of two lower bounds, and so on."""
-    merged = {**one, **other}
+    merged = {**first, **other}
     for word in _MERGED:
-        if isinstance(one.get(word), Mapping) and isinstance(other.get(word), Mapping):
-            merged[word] = {**one[word], **other[word]}
-    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
-        merged["required"] = [*one["required"], *other["required"]]
+        if isinstance(first.get(word), Mapping) and isinstance(other.get(word), Mapping):
+            merged[word] = {**first[word], **other[word]}
+    if isinstance(first.get("required"), list) and isinstance(other.get("required"), list):
+        merged["required"] = [*first["required"], *other["required"]]
     for word, choose in (("minimum", max), ("minLength", max), ("minItems", max)):
-        if _is_number(one.get(word)) and _is_number(other.get(word)):
-            merged[word] = choose(one[word], other[word])
+        if _is_number(first.get(word)) and _is_number(other.get(word)):
+            merged[word] = choose(first[word], other[word])
     for word in ("maximum", "maxLength", "maxItems"):
-        if _is_number(one.get(word)) and _is_number(other.get(word)):
-            merged[word] = min(one[word], other[word])
-    if isinstance(one.get("enum"), list) and isinstance(other.get("enum"), list):
-        merged["enum"] = exact_json.common(one["enum"], other["enum"]) or one["enum"]
+        if _is_number(first.get(word)) and _is_number(other.get(word)):
+            merged[word] = min(first[word], other[word])
+    if isinstance(first.get("enum"), list) and isinstance(other.get("enum"), list):
+        merged["enum"] = exact_json.keep_common(first["enum"], other["enum"]) or first["enum"]
     return merged
 
 
@@ -157,96 +157,103 @@ class _Values:
         """Return a value; raise BudgetExceeded."""
         self._budget.spend(values=1, characters=len(name), level=depth)
         if not isinstance(schema, Mapping):
-            return self._any(schema)
-        found = self._combined(schema, depth)
-        if found.get("format") == "password" or (is_secret_name(name) and "string" in _types(found)):
+            return self._choose_any(schema)
+        combined = self._combine(schema, depth)
+        if combined.get("format") == "password" or (
+            is_secret_name(name) and "string" in _list_types(combined)
+        ):
             return _MASK
-        if "const" in found:
-            return self._stated(found["const"])
-        if isinstance(found.get("enum"), list) and found["enum"]:
-            return self._stated(self._random.choice(found["enum"]))
-        examples = found.get("examples")
-        listed = examples if isinstance(examples, list) else [found["example"]] if "example" in found else []
-        if listed and depth and not is_secret_name(name) and len(_dumped(listed[0])) <= _MAX_LENGTH:
-            return self._stated(self._random.choice(listed[:_MAX_EXAMPLES]))
-        return self._typed(found, name, depth)
+        if "const" in combined:
+            return self._spend_stated(combined["const"])
+        if isinstance(combined.get("enum"), list) and combined["enum"]:
+            return self._spend_stated(self._random.choice(combined["enum"]))
+        examples = combined.get("examples")
+        listed = (
+            examples if isinstance(examples, list) else [combined["example"]] if "example" in combined else []
+        )
+        if listed and depth and not is_secret_name(name) and len(_dump(listed[0])) <= _MAX_LENGTH:
+            return self._spend_stated(self._random.choice(listed[:_MAX_EXAMPLES]))
+        return self._generate_typed(combined, name, depth)
 
-    def _stated(self, value: Any) -> Any:
+    def _spend_stated(self, value: Any) -> Any:
         """Return a value that the schema states, which counts with its size."""
         if isinstance(value, str | list | dict):
-            self._budget.spend(characters=len(_dumped(value)))
+            self._budget.spend(characters=len(_dump(value)))
         return value
 
-    def _any(self, schema: Any) -> Any:
+    def _choose_any(self, schema: Any) -> Any:
         return self._random.choice(_WORDS) if schema is not False else None
 
-    def _combined(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
+    def _combine(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
         """Return a schema without references and combinations: of alternatives, one is chosen."""
-        found: Mapping[str, Any] = _target(schema, self._root)
+        combined: Mapping[str, Any] = _follow_target(schema, self._root)
         for _ in range(_MAX_DEPTH):
-            if isinstance(found.get("allOf"), list):
-                parts, found = found["allOf"], {key: one for key, one in found.items() if key != "allOf"}
+            if isinstance(combined.get("allOf"), list):
+                parts, combined = (
+                    combined["allOf"],
+                    {key: one for key, one in combined.items() if key != "allOf"},
+                )
                 for part in parts:
                     self._budget.check_time()
-                    found = _both(found, _target(part, self._root))
+                    combined = _merge_two(combined, _follow_target(part, self._root))
                 continue
-            word = next((one for one in ("oneOf", "anyOf") if isinstance(found.get(one), list)), None)
-            if word is None or not found[word]:
+            word = next((one for one in ("oneOf", "anyOf") if isinstance(combined.get(one), list)), None)
+            if word is None or not combined[word]:
                 break
-            branches = [_target(one, self._root) for one in found[word]]
+            branches = [_follow_target(one, self._root) for one in combined[word]]
             plain = [one for one in branches if not _is_compound(one)]
             chosen = self._random.choice(plain if plain and self._is_deep(depth) else branches)
-            found = _both({key: one for key, one in found.items() if key != word}, chosen)
-        return found
+            combined = _merge_two({key: one for key, one in combined.items() if key != word}, chosen)
+        return combined
 
     def _is_deep(self, depth: int) -> bool:
         return depth >= _MAX_DEPTH or self._budget.values < _MAX_VALUES - _MAX_OPTIONAL
 
-    def _typed(self, schema: Mapping[str, Any], name: str, depth: int) -> Any:
-        kinds = _types(schema)
+    def _generate_typed(self, schema: Mapping[str, Any], name: str, depth: int) -> Any:
+        kinds = _list_types(schema)
         if "null" in kinds and (self._is_deep(depth) or len(kinds) == 1):
             return None
         chosen = self._random.choice([one for one in kinds if one != "null"])
         if chosen == "object":
-            return self._object(schema, depth)
+            return self._generate_object(schema, depth)
         if chosen == "array":
-            return self._array(schema, name, depth)
+            return self._generate_array(schema, name, depth)
         if chosen == "integer":
-            return self._integer(schema)
+            return self._generate_integer(schema)
         if chosen == "number":
-            return self._number(schema)
-        return self._random.random() < 0.5 if chosen == "boolean" else self._string(schema)
+            return self._generate_number(schema)
+        return self._random.random() < 0.5 if chosen == "boolean" else self._generate_string(schema)
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _generate_object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         listed = schema.get("required")
         required = dict.fromkeys(
             one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, str)
         )
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
-        made: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, member in properties.items():
             optional = name not in required
             if optional and (self._sparse or self._is_deep(depth) or _is_write_only(member)):
                 continue
-            made[name] = self.of(member, name=name, depth=depth + 1)
+            members[name] = self.of(member, name=name, depth=depth + 1)
         rest = schema.get("additionalProperties")
         for name in required:
-            if name not in made:
-                made[name] = self.of(rest if isinstance(rest, Mapping) else {}, name=name, depth=depth + 1)
+            if name not in members:
+                members[name] = self.of(rest if isinstance(rest, Mapping) else {}, name=name, depth=depth + 1)
         least = schema.get("minProperties") if _is_number(schema.get("minProperties")) else 0
         wanted = int(least or 0)
         if not properties and isinstance(rest, Mapping) and not self._sparse and not self._is_deep(depth):
             wanted = max(wanted, 1)
         number = 0
-        while len(made) < wanted:
+        while len(members) < wanted:
             name = f"{_WORDS[number % len(_WORDS)]}{number or ''}"
             number += 1
-            if name not in made:
-                made[name] = self.of(rest if isinstance(rest, Mapping) else {}, depth=depth + 1)
-        return made
+            if name not in members:
+                members[name] = self.of(rest if isinstance(rest, Mapping) else {}, depth=depth + 1)
+        return members
 
-    def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
+    def _generate_array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
         least = int(schema["minItems"]) if _is_number(schema.get("minItems")) else 0
         most = int(schema["maxItems"]) if _is_number(schema.get("maxItems")) else max(least, 3)
         first = schema.get("prefixItems")
@@ -258,32 +265,32 @@ class _Values:
                 min(max(least, 1), most), max(min(most, max(least, 3)), min(max(least, 1), most))
             )
         )
-        made: list[Any] = []
+        items: list[Any] = []
         seen: set[bytes] = set()
         for _ in range(count * 3):
-            if len(made) >= count:
+            if len(items) >= count:
                 break
-            at = len(made)
+            index = len(items)
             item = self.of(
-                first[at] if at < len(first) else schema.get("items", {}), name=name, depth=depth + 1
+                first[index] if index < len(first) else schema.get("items", {}), name=name, depth=depth + 1
             )
             if schema.get("uniqueItems") is True:
-                if _dumped(item) in seen:
+                if _dump(item) in seen:
                     continue
-                seen.add(_dumped(item))
-            made.append(item)
-        return made
+                seen.add(_dump(item))
+            items.append(item)
+        return items
 
-    def _integer(self, schema: Mapping[str, Any]) -> int:
-        low, high = self._bounds(schema, step=1)
+    def _generate_integer(self, schema: Mapping[str, Any]) -> int:
+        low, high = self._choose_bounds(schema, step=1)
         step = schema.get("multipleOf")
         if isinstance(step, int) and not isinstance(step, bool) and step > 0:
             begin, end = -(-int(low) // step), int(high) // step
             return self._random.randint(begin, max(begin, end)) * step
         return self._random.randint(int(low), max(int(low), int(high)))
 
-    def _number(self, schema: Mapping[str, Any]) -> int | float:
-        low, high = self._bounds(schema, step=0.25)
+    def _generate_number(self, schema: Mapping[str, Any]) -> int | float:
+        low, high = self._choose_bounds(schema, step=0.25)
         step: Any = schema.get("multipleOf")
         if _is_number(step) and step > 0 and not math.isfinite(max(abs(low), abs(high)) / step):
             return low
@@ -293,7 +300,7 @@ class _Values:
             return float(round(count * step, 10))
         return round(low + (high - low) * self._random.random(), 2 if high - low >= 0.1 else 12)
 
-    def _bounds(self, schema: Mapping[str, Any], *, step: float) -> tuple[float, float]:
+    def _choose_bounds(self, schema: Mapping[str, Any], *, step: float) -> tuple[float, float]:
         lows = [schema["minimum"]] if _is_number(schema.get("minimum")) else []
         if _is_number(schema.get("exclusiveMinimum")):
             lows.append(schema["exclusiveMinimum"] + step)
@@ -304,12 +311,12 @@ class _Values:
         high = min(highs) if highs else low + 1_000
         return low, max(low, min(high, low + 1_000_000))
 
-    def _string(self, schema: Mapping[str, Any]) -> str:
+    def _generate_string(self, schema: Mapping[str, Any]) -> str:
         least = int(schema["minLength"]) if _is_number(schema.get("minLength")) else 0
         most = int(schema["maxLength"]) if _is_number(schema.get("maxLength")) else max(least, _MAX_LENGTH)
-        made = self._formatted(str(schema.get("format", "")))
-        if made is not None:
-            return made
+        formatted = self._generate_formatted(str(schema.get("format", "")))
+        if formatted is not None:
+            return formatted
         if isinstance(schema.get("pattern"), str):
             return _PatternText(self._random, self._budget).of(schema["pattern"])
         self._budget.spend(characters=max(least, 0))
@@ -320,12 +327,12 @@ class _Values:
             length += 1 + len(words[-1])
         return " ".join(words)[:most]
 
-    def _formatted(self, name: str) -> str | None:
+    def _generate_formatted(self, name: str) -> str | None:
         draw = self._random.randint
         day = f"{draw(2020, 2026):04}-{draw(1, 12):02}-{draw(1, 28):02}"
         clock = f"{draw(0, 23):02}:{draw(0, 59):02}:{draw(0, 59):02}Z"
         word = self._random.choice(_WORDS)
-        made = {
+        values = {
             "date": day,
             "date-time": f"{day}T{clock}",
             "time": clock,
@@ -346,7 +353,7 @@ class _Values:
             "byte": "YW1iZXI=",
             "regex": "^[a-z]+$",
         }
-        return made.get(name)
+        return values.get(name)
 
 
 class _PatternText:
@@ -359,111 +366,115 @@ class _PatternText:
     def of(self, pattern: str) -> str:
         """Return the text; a word where the pattern cannot be read. Raise BudgetExceeded."""
         try:
-            return "".join(self._sequence(pattern, 0, len(pattern)))
+            return "".join(self._generate_sequence(pattern, 0, len(pattern)))
         except (ValueError, IndexError, RecursionError):
             return self._random.choice(_WORDS)
 
-    def _sequence(self, pattern: str, at: int, end: int) -> list[str]:
-        branches = _branches(pattern, at, end)
-        at, end = self._random.choice(branches)
-        made: list[str] = []
-        while at < end:
-            if pattern[at] in "^$":
-                at += 1
+    def _generate_sequence(self, pattern: str, position: int, end: int) -> list[str]:
+        branches = _list_branches(pattern, position, end)
+        position, end = self._random.choice(branches)
+        texts: list[str] = []
+        while position < end:
+            if pattern[position] in "^$":
+                position += 1
                 continue
-            begin, at = at, _atom_end(pattern, at)
-            least, most, at = _repetition(pattern, at)
+            begin, position = position, _find_atom_end(pattern, position)
+            least, most, position = _read_repetition(pattern, position)
             count = self._random.randint(least, max(least, min(most, least + 8)))
             self._budget.spend(characters=count)
             for _ in range(count):
                 self._budget.check_time()
-                made.append(self._atom(pattern, begin))
-        return made
+                texts.append(self._generate_atom(pattern, begin))
+        return texts
 
-    def _atom(self, pattern: str, at: int) -> str:
-        first = pattern[at]
+    def _generate_atom(self, pattern: str, position: int) -> str:
+        first = pattern[position]
         if first == "(":
-            begin = at + 1
+            begin = position + 1
             if pattern.startswith("?", begin):
-                found = re.compile(r"\?(?::|P?<[A-Za-z_]\w*>)").match(pattern, begin)
-                if found is None:
+                group = re.compile(r"\?(?::|P?<[A-Za-z_]\w*>)").match(pattern, begin)
+                if group is None:
                     raise ValueError(pattern)
-                begin = found.end()
-            return "".join(self._sequence(pattern, begin, _atom_end(pattern, at) - 1))
+                begin = group.end()
+            return "".join(self._generate_sequence(pattern, begin, _find_atom_end(pattern, position) - 1))
         if first == "[":
-            return self._random.choice(_class_characters(pattern[at + 1 : _atom_end(pattern, at) - 1]))
+            return self._random.choice(
+                _list_class_characters(pattern[position + 1 : _find_atom_end(pattern, position) - 1])
+            )
         if first == "\\":
-            return self._random.choice(_escaped(pattern[at + 1]))
+            return self._random.choice(_list_escaped(pattern[position + 1]))
         return self._random.choice(string.ascii_lowercase) if first == "." else first
 
 
-def _branches(pattern: str, at: int, end: int) -> list[tuple[int, int]]:
+def _list_branches(pattern: str, position: int, end: int) -> list[tuple[int, int]]:
     """Return where the alternatives of a part of a pattern begin and end."""
-    found, begin = [], at
-    while at < end:
-        if pattern[at] == "|":
-            found.append((begin, at))
-            begin = at = at + 1
+    branches, begin = [], position
+    while position < end:
+        if pattern[position] == "|":
+            branches.append((begin, position))
+            begin = position = position + 1
         else:
-            at = _atom_end(pattern, at)
-    return [*found, (begin, end)]
+            position = _find_atom_end(pattern, position)
+    return [*branches, (begin, end)]
 
 
-def _atom_end(pattern: str, at: int) -> int:
-    first = pattern[at]
+def _find_atom_end(pattern: str, position: int) -> int:
+    first = pattern[position]
     if first == "\\":
-        return at + 2
+        return position + 2
     if first == "[":
-        at += 2 if pattern[at + 1] == "^" else 1
-        at += 1 if pattern[at] == "]" else 0
-        while pattern[at] != "]":
-            at += 2 if pattern[at] == "\\" else 1
-        return at + 1
+        position += 2 if pattern[position + 1] == "^" else 1
+        position += 1 if pattern[position] == "]" else 0
+        while pattern[position] != "]":
+            position += 2 if pattern[position] == "\\" else 1
+        return position + 1
     if first == "(":
-        at += 1
-        while pattern[at] != ")":
-            at = _atom_end(pattern, at)
-        return at + 1
-    return at + 1
+        position += 1
+        while pattern[position] != ")":
+            position = _find_atom_end(pattern, position)
+        return position + 1
+    return position + 1
 
 
-def _repetition(pattern: str, at: int) -> tuple[int, int, int]:
+def _read_repetition(pattern: str, position: int) -> tuple[int, int, int]:
     """Return how often what precedes is repeated, at least and at most, and where the repetition ends."""
-    found = re.compile(r"(?:\{(\d+)(,?)(\d*)\}|([*+?]))[?+]?").match(pattern, at)
-    if found is None:
-        return 1, 1, at
-    if found[4]:
-        return {"*": (0, 8), "+": (1, 8), "?": (0, 1)}[found[4]] + (found.end(),)
-    least = int(found[1])
-    most = int(found[3]) if found[3] else least + 8 if found[2] else least
-    return least, most, found.end()
+    match = re.compile(r"(?:\{(\d+)(,?)(\d*)\}|([*+?]))[?+]?").match(pattern, position)
+    if match is None:
+        return 1, 1, position
+    if match[4]:
+        return {"*": (0, 8), "+": (1, 8), "?": (0, 1)}[match[4]] + (match.end(),)
+    least = int(match[1])
+    most = int(match[3]) if match[3] else least + 8 if match[2] else least
+    return least, most, match.end()
 
 
-def _class_characters(inner: str) -> str:
+def _list_class_characters(inner: str) -> str:
     """Return characters of a class such as `a-z0-9_`."""
     negated = inner.startswith("^")
     inner = inner[1:] if negated else inner
-    found = ""
-    at = 0
-    while at < len(inner):
-        if inner[at] == "\\":
-            found += _escaped(inner[at + 1])
-            at += 2
-        elif at + 2 < len(inner) and inner[at + 1] == "-":
-            low, high = ord(inner[at]), ord(inner[at + 2])
-            found += "".join(map(chr, range(low, min(high, low + 200) + 1)))
-            at += 3
+    characters = ""
+    position = 0
+    while position < len(inner):
+        if inner[position] == "\\":
+            characters += _list_escaped(inner[position + 1])
+            position += 2
+        elif position + 2 < len(inner) and inner[position + 1] == "-":
+            low, high = ord(inner[position]), ord(inner[position + 2])
+            characters += "".join(map(chr, range(low, min(high, low + 200) + 1)))
+            position += 3
         else:
-            found += inner[at]
-            at += 1
+            characters += inner[position]
+            position += 1
     if negated:
-        found = "".join(one for one in string.ascii_letters + string.digits + "-_ " if one not in found)
-    if not found:
+        characters = "".join(
+            one for one in string.ascii_letters + string.digits + "-_ " if one not in characters
+        )
+    if not characters:
         raise ValueError(inner)
-    return found
+    return characters
 
 
-def _escaped(character: str) -> str:
+def _list_escaped(character: str) -> str:
     known = {
         "d": string.digits,
         "w": f"{string.ascii_letters}{string.digits}_",
@@ -481,7 +492,7 @@ def _escaped(character: str) -> str:
     return character
 
 
-def _types(schema: Mapping[str, Any]) -> list[str]:
+def _list_types(schema: Mapping[str, Any]) -> list[str]:
     kinds = schema.get("type")
     if isinstance(kinds, str):
         return [kinds]
@@ -497,12 +508,12 @@ def _types(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _is_compound(schema: Mapping[str, Any]) -> bool:
-    return bool({"object", "array"} & set(_types(schema)))
+    return bool({"object", "array"} & set(_list_types(schema)))
 
 
 def _is_write_only(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("writeOnly") is True
 
 
-def _dumped(value: Any) -> bytes:
+def _dump(value: Any) -> bytes:
     return exact_json.dumps(value, orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)

@@ -19,47 +19,47 @@ def may_have_input(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
     """
     schemas: list[Mapping[str, Any]] = [schema]
     for depth, name in enumerate(path):
-        found: list[Mapping[str, Any]] = []
+        schemas_of_parent: list[Mapping[str, Any]] = []
         is_open = depth > 0
-        for seen, one in enumerate(_flattened(schemas, schema)):
-            if seen > _MAX_SCHEMAS or "patternProperties" in one:
+        for seen, candidate in enumerate(_flatten(schemas, schema)):
+            if seen > _MAX_SCHEMAS or "patternProperties" in candidate:
                 return True
-            properties = one.get("properties")
+            properties = candidate.get("properties")
             if isinstance(properties, Mapping):
                 is_open = is_open and not properties
                 if isinstance(properties.get(name), Mapping):
-                    found.append(properties[name])
+                    schemas_of_parent.append(properties[name])
                 elif properties.get(name) is True:
                     return True
-            others = one.get("additionalProperties")
+            others = candidate.get("additionalProperties")
             if others is True or (isinstance(others, Mapping) and not others):
                 return True
             if isinstance(others, Mapping):
-                found.append(others)
+                schemas_of_parent.append(others)
             is_open = is_open and others is not False
-        if not found:
+        if not schemas_of_parent:
             return is_open
-        schemas = found
+        schemas = schemas_of_parent
     return True
 
 
-def _flattened(schemas: Sequence[Mapping[str, Any]], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _flatten(schemas: Sequence[Mapping[str, Any]], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the schemas with all that they refer to and combine, each once."""
     pending = list(schemas)
     seen: set[int] = set()
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        schema = pending.pop()
+        if id(schema) in seen:
             continue
-        seen.add(id(one))
-        yield one
+        seen.add(id(schema))
+        yield schema
         for keyword in _COMBINED:
-            parts = one.get(keyword)
+            parts = schema.get(keyword)
             pending += (
                 [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
             )
-        pending += [one[key] for key in _CONDITIONAL if isinstance(one.get(key), Mapping)]
-        reference = one.get("$ref")
+        pending += [schema[key] for key in _CONDITIONAL if isinstance(schema.get(key), Mapping)]
+        reference = schema.get("$ref")
         if isinstance(reference, str):
             try:
                 target = resolve(root, reference)

@@ -84,21 +84,21 @@ _PUBLISHED: Final = _Form(publish=True)
 _VERBATIM: Final = _Form(dropped=_NOT_2020_12, drops_extensions=False, renames=True)
 
 
-def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+def normalize_schema(raw: Any, *, location: str = "") -> tuple[Schema, tuple[str, ...]]:
     """Return a schema of any dialect as valid JSON Schema 2020-12 whose references all resolve, and notes on
     references that were dropped. `$schema` of 2020-12 at the root, and `$anchor`, stay.
 
-    Raises InvalidDocument (with the pointer `at`) for a value that is not a schema, or is nested deeper than
-    `MAX_DEPTH`.
+    Raises InvalidDocument, which names `location`, for a value that is not a schema, or is nested deeper
+    than `MAX_DEPTH`.
     """
     if not isinstance(raw, (dict, bool)) and raw is not None:
         raise InvalidDocument(
-            "A schema must be an object", errors=[FieldError(at, "Give a JSON Schema object.")]
+            "A schema must be an object", errors=[FieldError(location, "Must be a JSON Schema object.")]
         )
     try:
-        schema = _schema(raw, 0, form=_STORED)
+        schema = _normalize_node(raw, 0, form=_STORED)
     except _TooDeep:
-        errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
+        errors = [FieldError(location, f"Nested more than {MAX_DEPTH} levels deep.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
     base = raw.get("$id") if isinstance(raw, dict) else None
     lost = drop_dangling(schema, base=base if isinstance(base, str) else "", keeps_anchors=False)
@@ -107,23 +107,23 @@ def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
     return schema, tuple(f"The reference {ref} cannot be resolved and was dropped." for ref in lost)
 
 
-def normalize_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
+def normalize_inputs(raw: Any, *, location: str = "") -> tuple[Schema, tuple[str, ...]]:
     """Normalise a schema of arguments, as `normalize_schema` does, with a root of type object.
 
     Raises InvalidDocument also where the schema excludes objects.
     """
-    schema, notes = normalize_schema(raw, at=at)
+    schema, notes = normalize_schema(raw, location=location)
     root = schema.get("type", "object")
     if root != "object":
         if "object" not in root and "properties" not in schema:
             raise InvalidDocument(
-                "Inputs must be an object", errors=[FieldError(at, "Use type object.", "object")]
+                "Inputs must be an object", errors=[FieldError(location, "Use type object.", "object")]
             )
         schema["type"] = "object"
     return {"type": "object", **schema}, notes
 
 
-def to_2020_12(raw: Any, *, at: str = "") -> Schema:
+def to_2020_12(raw: Any, *, location: str = "") -> Schema:
     """Return a schema of any dialect as valid JSON Schema 2020-12 that is otherwise unchanged: keywords that
     2020-12 knows, and extensions, stay as they are.
 
@@ -132,18 +132,18 @@ def to_2020_12(raw: Any, *, at: str = "") -> Schema:
     """
     if not isinstance(raw, (dict, bool)):
         raise InvalidDocument(
-            "A schema must be an object", errors=[FieldError(at, "Give a JSON Schema object.")]
+            "A schema must be an object", errors=[FieldError(location, "Must be a JSON Schema object.")]
         )
     try:
         # Where a schema has both, each name could stand for two definitions.
         renames = isinstance(raw, dict) and not isinstance(raw.get("$defs"), dict)
-        return _schema(raw, 0, form=replace(_VERBATIM, renames_definitions=renames))
+        return _normalize_node(raw, 0, form=replace(_VERBATIM, renames_definitions=renames))
     except _TooDeep:
-        errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
+        errors = [FieldError(location, f"Nested more than {MAX_DEPTH} levels deep.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
 
 
-def _renamed(node: Schema, depth: int, *, form: _Form) -> Schema:
+def _rename_keywords(node: Schema, depth: int, *, form: _Form) -> Schema:
     """Return the schema with the keywords of drafts 4 to 7 under their names of 2020-12."""
     result = dict(node)
     reference = result.get("$ref")
@@ -156,12 +156,12 @@ def _renamed(node: Schema, depth: int, *, form: _Form) -> Schema:
     for name, needed in dependencies.items() if isinstance(dependencies, dict) else ():
         key = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
         known = result.get(key)
-        value = _names(needed) if isinstance(needed, list) else needed
+        value = _normalize_names(needed) if isinstance(needed, list) else needed
         result[key] = {**(known if isinstance(known, dict) else {}), str(name): value}
     return result
 
 
-def publishable(schema: Any) -> Schema:
+def make_publishable(schema: Any) -> Schema:
     """Return the schema in the form that strict clients accept: without nulls and annotations that they
     reject.
 
@@ -169,14 +169,14 @@ def publishable(schema: Any) -> Schema:
     defaults and examples that contain null are annotations, and are dropped. Beyond `MAX_DEPTH` levels a
     schema becomes `{}`.
     """
-    return _schema(schema, 0, form=_PUBLISHED)
+    return _normalize_node(schema, 0, form=_PUBLISHED)
 
 
 class _TooDeep(Exception):
     pass
 
 
-def _schema(node: Any, depth: int, *, form: _Form) -> Schema:
+def _normalize_node(node: Any, depth: int, *, form: _Form) -> Schema:
     if node is False:
         return {"not": {}}
     if not isinstance(node, dict):
@@ -186,10 +186,10 @@ def _schema(node: Any, depth: int, *, form: _Form) -> Schema:
             return {}
         raise _TooDeep
     if form.renames:
-        node = _renamed(node, depth, form=form)
+        node = _rename_keywords(node, depth, form=form)
     result: Schema = {}
     for key, value in node.items():
-        member = _keyword(str(key), value, depth, form=form)
+        member = _normalize_keyword(str(key), value, depth, form=form)
         if member is not _DROP:
             result[str(key)] = member
     _repair_required(node, result)
@@ -199,93 +199,101 @@ def _schema(node: Any, depth: int, *, form: _Form) -> Schema:
     return result
 
 
-def _keyword(key: str, value: Any, depth: int, *, form: _Form) -> Any:
+def _normalize_keyword(key: str, value: Any, depth: int, *, form: _Form) -> Any:
     if key in VALUES:
         return _KEYWORDS[key](value)
     if value is None or key in form.dropped or (form.drops_extensions and key.startswith("x-")):
         return _DROP
     if key == "$anchor" and form.drops_extensions:
-        return _anchor(value)
+        return _normalize_anchor(value)
     if key in MAPS:
         if not isinstance(value, dict):
             return _DROP
-        return {str(name): _schema(member, depth + 1, form=form) for name, member in value.items()}
+        return {str(name): _normalize_node(member, depth + 1, form=form) for name, member in value.items()}
     if key in _SCHEMA_LISTS:
         members = value if isinstance(value, list) else []
-        return [_schema(member, depth + 1, form=form) for member in members] or _DROP
+        return [_normalize_node(member, depth + 1, form=form) for member in members] or _DROP
     if key in _SUBSCHEMAS:
-        return _DROP if isinstance(value, list) else _schema(value, depth + 1, form=form)
+        return _DROP if isinstance(value, list) else _normalize_node(value, depth + 1, form=form)
     if key in _BOOLEAN_OR_SCHEMA:
-        return value if isinstance(value, bool) else _schema(value, depth + 1, form=form)
-    return _KEYWORDS.get(key, _other)(value)
+        return value if isinstance(value, bool) else _normalize_node(value, depth + 1, form=form)
+    return _KEYWORDS.get(key, _normalize_other)(value)
 
 
-def _types(value: Any) -> Any:
+def _normalize_types(value: Any) -> Any:
     listed = value if isinstance(value, list) else [value]
     names = [_SYNONYMS.get(name.lower(), name.lower()) for name in listed if isinstance(name, str)]
     result = list(dict.fromkeys(name for name in names if name in TYPES))
     return _DROP if not result else result[0] if len(result) == 1 else result
 
 
-def _names(value: Any) -> Any:
+def _normalize_names(value: Any) -> Any:
     return list(dict.fromkeys(v for v in value if isinstance(v, str))) if isinstance(value, list) else _DROP
 
 
 def _count(value: Any) -> Any:
-    whole = _number(value)
+    whole = _normalize_number(value)
     return int(whole) if whole is not _DROP and whole >= 0 and whole == int(whole) else _DROP
 
 
-def _number(value: Any) -> Any:
+def _normalize_number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return _DROP
     # orjson writes integers of 64 bits and no more.
     return value if isinstance(value, float) or -(2**63) <= value < 2**64 else float(value)
 
 
-def _divisor(value: Any) -> Any:
-    number = _number(value)
+def _normalize_divisor(value: Any) -> Any:
+    number = _normalize_number(value)
     return number if number is not _DROP and number > 0 else _DROP
 
 
-def _text(value: Any) -> Any:
+def _normalize_text(value: Any) -> Any:
     return (
-        clean_text(value) if isinstance(value, str) else str(value) if _number(value) is not _DROP else _DROP
+        clean_text(value)
+        if isinstance(value, str)
+        else str(value)
+        if _normalize_number(value) is not _DROP
+        else _DROP
     )
 
 
-def _anchor(value: Any) -> Any:
+def _normalize_anchor(value: Any) -> Any:
     return value if isinstance(value, str) and _ANCHOR.fullmatch(value) else _DROP
 
 
-def _string(value: Any) -> Any:
+def _normalize_string(value: Any) -> Any:
     return value if isinstance(value, str) else _DROP
 
 
-def _flag(value: Any) -> Any:
+def _normalize_flag(value: Any) -> Any:
     return value if isinstance(value, bool) else _DROP
 
 
-def _values(value: Any) -> Any:
+def _normalize_values(value: Any) -> Any:
     members = list(value.values()) if isinstance(value, dict) else value
-    return [json_value(member) for member in members] if isinstance(members, list) and members else _DROP
+    return [convert_to_json(member) for member in members] if isinstance(members, list) and members else _DROP
 
 
-def _enum(value: Any) -> Any:
-    return exact_json.distinct(map(json_value, value)) if isinstance(value, list) and value else _DROP
+def _normalize_enum(value: Any) -> Any:
+    return (
+        exact_json.drop_duplicates(map(convert_to_json, value))
+        if isinstance(value, list) and value
+        else _DROP
+    )
 
 
 def _normalize_dependent_required(value: Any) -> Any:
     if not isinstance(value, dict):
         return _DROP
-    return {str(name): _names(needed) for name, needed in value.items() if isinstance(needed, list)}
+    return {str(name): _normalize_names(needed) for name, needed in value.items() if isinstance(needed, list)}
 
 
-def _other(value: Any) -> Any:
-    return json_value(value)
+def _normalize_other(value: Any) -> Any:
+    return convert_to_json(value)
 
 
-def json_value(value: Any, depth: int = 0) -> Any:
+def convert_to_json(value: Any, depth: int = 0) -> Any:
     """Return the value as JSON: without NaN and integers beyond 64 bits, with string keys, and dates as
     text.
     """
@@ -294,29 +302,29 @@ def json_value(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, dict):
-        return {str(key): json_value(member, depth + 1) for key, member in value.items()}
+        return {str(key): convert_to_json(member, depth + 1) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_value(member, depth + 1) for member in value]
+        return [convert_to_json(member, depth + 1) for member in value]
     if isinstance(value, (int, float)):
-        number = _number(value)
+        number = _normalize_number(value)
         return str(value) if number is _DROP else number
     return str(value)
 
 
 _KEYWORDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "type": _types,
-    "required": _names,
+    "type": _normalize_types,
+    "required": _normalize_names,
     "dependentRequired": _normalize_dependent_required,
-    "enum": _enum,
-    "examples": _values,
-    "const": json_value,
-    "default": json_value,
+    "enum": _normalize_enum,
+    "examples": _normalize_values,
+    "const": convert_to_json,
+    "default": convert_to_json,
     **dict.fromkeys(_COUNTS, _count),
-    **dict.fromkeys(_NUMBERS, _number),
-    "multipleOf": _divisor,
-    **dict.fromkeys(_TEXTS, _text),
-    **dict.fromkeys(_STRINGS, _string),
-    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(_NUMBERS, _normalize_number),
+    "multipleOf": _normalize_divisor,
+    **dict.fromkeys(_TEXTS, _normalize_text),
+    **dict.fromkeys(_STRINGS, _normalize_string),
+    **dict.fromkeys(_FLAGS, _normalize_flag),
 }
 
 
@@ -334,7 +342,9 @@ def _repair_draft_4(node: Schema, result: Schema, depth: int, *, form: _Form) ->
             result[exclusive] = result.pop(bound)
     if isinstance(node.get("items"), list) and "prefixItems" not in result:
         if node["items"]:
-            result["prefixItems"] = [_schema(member, depth + 1, form=form) for member in node["items"]]
+            result["prefixItems"] = [
+                _normalize_node(member, depth + 1, form=form) for member in node["items"]
+            ]
         rest = result.pop("additionalItems", True)
         if rest is not True:
             result["items"] = {"not": {}} if rest is False else rest

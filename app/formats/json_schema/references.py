@@ -41,36 +41,38 @@ def drop_dangling(root: Schema, *, base: str = "", keeps_anchors: bool = True) -
     """
     lost: dict[str, None] = {}
     prefix = base.partition("#")[0]
-    anchors = {node["$anchor"] for node in schemas_of(root) if isinstance(node.get("$anchor"), str)}
-    for node in schemas_of(root):
+    anchors = {node["$anchor"] for node in list_schemas(root) if isinstance(node.get("$anchor"), str)}
+    for node in list_schemas(root):
         reference = node.get("$ref")
         if not isinstance(reference, str):
             continue
         if prefix and reference.startswith(prefix + "#"):
             reference = node["$ref"] = reference[len(prefix) :]
-        if not (keeps_anchors and reference[1:] in anchors) and not _resolves(root, reference):
+        if not (keeps_anchors and reference[1:] in anchors) and not _can_resolve(root, reference):
             lost[reference] = None
             del node["$ref"]
     return list(lost)
 
 
-def transformed(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+def transform(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return the schema with `change` applied to it and to every schema below it, from the root down.
 
     Values in `enum`, `const`, `default` and `examples` are not schemas, whatever they look like.
     """
 
-    def member(key: str, value: Any) -> Any:
+    def transform_member(key: str, value: Any) -> Any:
         if key in VALUES:
             return value
         if key in MAPS and isinstance(value, dict):
-            return {name: below(schema) for name, schema in value.items()}
-        return [below(entry) for entry in value] if isinstance(value, list) else below(value)
+            return {name: transform_below(schema) for name, schema in value.items()}
+        return (
+            [transform_below(entry) for entry in value] if isinstance(value, list) else transform_below(value)
+        )
 
-    def below(node: Any) -> Any:
-        return transformed(node, change) if isinstance(node, dict) else node
+    def transform_below(node: Any) -> Any:
+        return transform(node, change) if isinstance(node, dict) else node
 
-    return {key: member(key, value) for key, value in change(schema).items()}
+    return {key: transform_member(key, value) for key, value in change(schema).items()}
 
 
 def rebase(schema: Schema, prefix: str) -> Schema:
@@ -80,7 +82,7 @@ def rebase(schema: Schema, prefix: str) -> Schema:
     References to `$defs` and `definitions` stay, because these are hoisted to the new root.
     """
 
-    def rebased(node: Schema) -> Schema:
+    def rebase_node(node: Schema) -> Schema:
         reference = node.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
             rest = reference[1:]
@@ -88,16 +90,16 @@ def rebase(schema: Schema, prefix: str) -> Schema:
                 return {**node, "$ref": f"#{prefix}{rest}"}
         return node
 
-    return transformed(schema, rebased)
+    return transform(schema, rebase_node)
 
 
-def inline(schema: Schema) -> Schema:
+def inline_references(schema: Schema) -> Schema:
     """Return the schema with every local reference replaced by its target, and without `$defs`.
 
     A reference that recurs on one path, or is deeper than 24 references, becomes `{}` with a description that
     says so; beyond 5,000 nodes, every schema becomes `{}`.
     """
-    inlined = _Inlining(schema).node(schema, ())
+    inlined = _Inlining(schema).inline_node(schema, ())
     return {key: value for key, value in inlined.items() if key not in DEFINITIONS}
 
 
@@ -106,7 +108,7 @@ class _Inlining:
         self._root = root
         self._nodes_left = _MAX_NODES
 
-    def node(self, node: Any, path: tuple[str, ...]) -> Any:
+    def inline_node(self, node: Any, path: tuple[str, ...]) -> Any:
         if not isinstance(node, dict):
             return node
         self._nodes_left -= 1
@@ -114,21 +116,21 @@ class _Inlining:
             return {}
         reference = node.get("$ref")
         if isinstance(reference, str):
-            return self._target(reference, {k: v for k, v in node.items() if k != "$ref"}, path)
+            return self._inline_target(reference, {k: v for k, v in node.items() if k != "$ref"}, path)
         return {
             key: value
             if key in VALUES
-            else {name: self.node(member, path) for name, member in value.items()}
+            else {name: self.inline_node(member, path) for name, member in value.items()}
             if key in MAPS and isinstance(value, dict)
-            else [self.node(member, path) for member in value]
+            else [self.inline_node(member, path) for member in value]
             if isinstance(value, list)
-            else self.node(value, path)
+            else self.inline_node(value, path)
             for key, value in node.items()
             if key not in DEFINITIONS
         }
 
-    def _target(self, reference: str, siblings: Schema, path: tuple[str, ...]) -> Any:
-        beside = self.node(siblings, path)
+    def _inline_target(self, reference: str, siblings: Schema, path: tuple[str, ...]) -> Any:
+        beside = self.inline_node(siblings, path)
         name = reference.rpartition("/")[2]
         if reference in path or len(path) >= _MAX_DEPTH:
             return {"description": f"Recursive: {name}.", **beside}
@@ -136,18 +138,18 @@ class _Inlining:
             target = resolve(self._root, reference)
         except LookupError:
             return beside
-        found = self.node(target, (*path, reference))
-        return {**found, **beside} if isinstance(found, dict) else beside
+        inlined = self.inline_node(target, (*path, reference))
+        return {**inlined, **beside} if isinstance(inlined, dict) else beside
 
 
-def _resolves(root: Schema, reference: str) -> bool:
+def _can_resolve(root: Schema, reference: str) -> bool:
     try:
         return isinstance(resolve(root, reference), dict)
     except LookupError:
         return False
 
 
-def schemas_of(node: Any) -> Iterator[Schema]:
+def list_schemas(node: Any) -> Iterator[Schema]:
     """Yield every schema in `node`, itself first; not maps of schemas by name, nor values."""
     if not isinstance(node, dict):
         return
@@ -159,4 +161,4 @@ def schemas_of(node: Any) -> Iterator[Schema]:
         if key in MAPS:
             members = list(value.values()) if isinstance(value, dict) else []
         for member in members:
-            yield from schemas_of(member)
+            yield from list_schemas(member)

@@ -29,7 +29,7 @@ from app.core import exact_json
 from app.core.exact_json import BeyondDouble, dumps, parse_float
 from app.core.text import pointer
 from app.formats.json_schema.error_search import MAX_SECONDS, ErrorSearch
-from app.formats.json_schema.examples import type_name
+from app.formats.json_schema.examples import name_type
 
 RepairScope = Literal["all", "types", "rules"]
 _MAX_DEPTH: Final = 50
@@ -86,45 +86,47 @@ def repair(
     """
     run = _Run(search, scope, time.thread_time() + seconds)
     try:
-        repaired, repairs = _clamped(value, search.schema, clamped, takes_text=scope != "rules")
-        repaired, more = run.repaired("", search.schema, repaired, "", 0)
+        repaired, repairs = _clamp_members(value, search.schema, clamped, takes_text=scope != "rules")
+        repaired, more = run.repair_value("", search.schema, repaired, "", 0)
         repairs += more
-        if not repairs or not search.valid("", repaired):
+        if not repairs or not search.is_valid_at("", repaired):
             return None
         # JSON in a text may be nested more deeply than can be written.
         dumps(repaired)
     except (_GaveUp, LookupError, ValueError, RecursionError, orjson.JSONEncodeError):
         return None
-    return Repaired(repaired, tuple(_reported(repairs)))
+    return Repaired(repaired, tuple(_select_reported(repairs)))
 
 
-def _reported(repairs: list[Repair]) -> list[Repair]:
+def _select_reported(repairs: list[Repair]) -> list[Repair]:
     """Return at most 100 repairs; of more, all but nulls before any null."""
     if len(repairs) <= _MAX_REPAIRS:
         return repairs
-    return sorted(repairs, key=lambda one: one.kind == "null")[:_MAX_REPAIRS]
+    return sorted(repairs, key=lambda repair: repair.kind == "null")[:_MAX_REPAIRS]
 
 
-def _clamped(
+def _clamp_members(
     value: Any, schema: Mapping[str, Any], names: frozenset[str], *, takes_text: bool
 ) -> tuple[Any, list[Repair]]:
     """Return an object with these properties within their ranges, and the repairs.
 
     With `takes_text`, the text of a number outside of its range is taken as a number, too.
     """
-    properties = _mapping(schema, "properties")
+    properties = _get_mapping(schema, "properties")
     changes: dict[str, Any] = {}
     repairs: list[Repair] = []
     for name in sorted(names & value.keys()) if isinstance(value, dict) else ():
-        at, one = pointer("", name), value[name]
-        own = _mapping(properties, name)
-        candidates = _of_text(one, _types(own), at) if isinstance(one, str) and takes_text else ()
+        location, one = pointer("", name), value[name]
+        member_schema = _get_mapping(properties, name)
+        candidates = (
+            _of_text(one, _list_types(member_schema), location) if isinstance(one, str) and takes_text else ()
+        )
         number, converted = next(iter(candidates), (one, None))
         if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
             continue
-        if "integer" in _types(own) and not _is_whole(number):
+        if "integer" in _list_types(member_schema) and not _is_whole(number):
             continue
-        low, high = own.get("minimum"), own.get("maximum")
+        low, high = member_schema.get("minimum"), member_schema.get("maximum")
         limit = (
             low if low is not None and number < low else high if high is not None and number > high else None
         )
@@ -132,7 +134,7 @@ def _clamped(
             continue
         changes[name] = limit
         repairs += [] if converted is None else [converted]
-        repairs.append(Repair(at, "clamp", f"The number was pulled into its range: {limit}."))
+        repairs.append(Repair(location, "clamp", f"The number was pulled into its range: {limit}."))
     return ({**value, **changes}, repairs) if changes else (value, [])
 
 
@@ -154,117 +156,119 @@ class _Run:
         self._scope = scope
         self._deadline = deadline
 
-    def repaired(
-        self, location: str, schema: Any, value: Any, at: str, depth: int
+    def repair_value(
+        self, location: str, schema: Any, value: Any, value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
         """Return the value as far as it can be repaired for the subschema at `location`, and the repairs."""
         if depth > _MAX_DEPTH or time.thread_time() > self._deadline:
             raise _GaveUp
-        if not isinstance(schema, Mapping) or self._search.valid(location, value):
+        if not isinstance(schema, Mapping) or self._search.is_valid_at(location, value):
             return value, []
         repairs: list[Repair] = []
-        for inner_location, inner in self._in_place(location, schema):
-            value, more = self.repaired(inner_location, inner, value, at, depth + 1)
+        for inner_location, inner in self._list_in_place(location, schema):
+            value, more = self.repair_value(inner_location, inner, value, value_pointer, depth + 1)
             repairs += more
-        if not self._search.valid(location, value):
-            value, more = self._own(location, schema, value, at, depth)
+        if not self._search.is_valid_at(location, value):
+            value, more = self._repair_own(location, schema, value, value_pointer, depth)
             repairs += more
         # Once the schema's own members are repaired, on which it depends what applies.
-        if not self._search.valid(location, value):
-            for inner_location, inner in self._conditional(location, schema, value):
-                value, more = self.repaired(inner_location, inner, value, at, depth + 1)
+        if not self._search.is_valid_at(location, value):
+            for inner_location, inner in self._list_conditional(location, schema, value):
+                value, more = self.repair_value(inner_location, inner, value, value_pointer, depth + 1)
                 repairs += more
-        if not self._search.valid(location, value):
-            value, more = self._alternative(location, schema, value, at, depth)
+        if not self._search.is_valid_at(location, value):
+            value, more = self._repair_alternative(location, schema, value, value_pointer, depth)
             repairs += more
         if len(repairs) > _MAX_REPAIRS and sum(one.kind != "null" for one in repairs) > _MAX_REPAIRS:
             raise _GaveUp
         return value, repairs
 
-    def _in_place(self, location: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _list_in_place(self, location: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(schema.get("$ref"), str):
-            yield self._search.target(schema["$ref"])
-        for index, inner in enumerate(_listed(schema, "allOf")):
+            yield self._search.get_target(schema["$ref"])
+        for index, inner in enumerate(_get_list(schema, "allOf")):
             yield pointer(location, "allOf", index), inner
 
-    def _conditional(self, location: str, schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str, Any]]:
+    def _list_conditional(
+        self, location: str, schema: Mapping[str, Any], value: Any
+    ) -> Iterator[tuple[str, Any]]:
         """Yield the subschemas that apply to a value because of what it contains."""
         if "if" in schema:
-            keyword = "then" if self._search.valid(pointer(location, "if"), value) else "else"
+            keyword = "then" if self._search.is_valid_at(pointer(location, "if"), value) else "else"
             if keyword in schema:
                 yield pointer(location, keyword), schema[keyword]
-        for name, inner in _mapping(schema, "dependentSchemas").items():
+        for name, inner in _get_mapping(schema, "dependentSchemas").items():
             if isinstance(value, dict) and name in value:
                 yield pointer(location, "dependentSchemas", name), inner
 
-    def _own(
-        self, location: str, schema: Mapping[str, Any], value: Any, at: str, depth: int
+    def _repair_own(
+        self, location: str, schema: Mapping[str, Any], value: Any, value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
         """Repair by the keywords of the schema itself."""
         if isinstance(value, dict) and _allows(schema, "object"):
-            return self._members(location, schema, value, at, depth)
+            return self._repair_members(location, schema, value, value_pointer, depth)
         if isinstance(value, list) and _allows(schema, "array"):
-            return self._items(location, schema, value, at, depth)
-        for candidate, made in self._candidates(schema, value, at):
-            changed, more = self._inside(location, schema, candidate, at, depth)
-            if self._search.valid(location, changed):
-                return changed, [made, *more]
+            return self._repair_items(location, schema, value, value_pointer, depth)
+        for candidate, repair in self._list_candidates(schema, value, value_pointer):
+            changed, more = self._repair_inside(location, schema, candidate, value_pointer, depth)
+            if self._search.is_valid_at(location, changed):
+                return changed, [repair, *more]
         return value, []
 
-    def _inside(
-        self, location: str, schema: Mapping[str, Any], value: Any, at: str, depth: int
+    def _repair_inside(
+        self, location: str, schema: Mapping[str, Any], value: Any, value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
         if isinstance(value, dict):
-            return self._members(location, schema, value, at, depth)
+            return self._repair_members(location, schema, value, value_pointer, depth)
         if isinstance(value, list):
-            return self._items(location, schema, value, at, depth)
+            return self._repair_items(location, schema, value, value_pointer, depth)
         return value, []
 
-    def _members(
-        self, location: str, schema: Mapping[str, Any], value: dict[str, Any], at: str, depth: int
+    def _repair_members(
+        self, location: str, schema: Mapping[str, Any], value: dict[str, Any], value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
-        listed = _mapping(schema, "properties")
+        listed = _get_mapping(schema, "properties")
         repairs: list[Repair] = []
         if self._scope == "all":
-            value, repairs = _renamed(value, schema, listed, at)
+            value, repairs = _rename_members(value, schema, listed, value_pointer)
         changed = dict(value)
-        required = _listed(schema, "required")
-        for name, inner_location, inner in self._declared(location, schema, value):
+        required = _get_list(schema, "required")
+        for name, inner_location, inner in self._list_declared(location, schema, value):
             if name not in changed:
                 continue
-            inner_at = pointer(at, name)
+            inner_at = pointer(value_pointer, name)
             if (
                 changed[name] is None
                 and name not in required
-                and not self._search.valid(inner_location, None)
+                and not self._search.is_valid_at(inner_location, None)
             ):
                 del changed[name]
                 detail = "The null was taken as no value: the input is optional, and takes no null."
                 repairs.append(Repair(inner_at, "null", detail))
                 continue
-            changed[name], more = self.repaired(inner_location, inner, changed[name], inner_at, depth + 1)
+            changed[name], more = self.repair_value(inner_location, inner, changed[name], inner_at, depth + 1)
             repairs += more
         return changed, repairs
 
-    def _declared(
+    def _list_declared(
         self, location: str, schema: Mapping[str, Any], value: dict[str, Any]
     ) -> Iterator[tuple[str, str, Any]]:
         """Yield the name of each member that is declared, with the location and the schema of its subschema,
         once for each subschema.
         """
-        for name, inner in _mapping(schema, "properties").items():
+        for name, inner in _get_mapping(schema, "properties").items():
             if name in value:
                 yield name, pointer(location, "properties", name), inner
-        for pattern, inner in _mapping(schema, "patternProperties").items():
-            names = self._search.shallow({"pattern": pattern})
+        for pattern, inner in _get_mapping(schema, "patternProperties").items():
+            names = self._search.compile_shallow({"pattern": pattern})
             for name in value:
                 if names.is_valid(name):
                     yield name, pointer(location, "patternProperties", pattern), inner
 
-    def _items(
-        self, location: str, schema: Mapping[str, Any], value: list[Any], at: str, depth: int
+    def _repair_items(
+        self, location: str, schema: Mapping[str, Any], value: list[Any], value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
-        first = _listed(schema, "prefixItems")
+        first = _get_list(schema, "prefixItems")
         changed, repairs = [], []
         for index, item in enumerate(value):
             if index < len(first):
@@ -274,91 +278,100 @@ class _Run:
             else:
                 changed += value[index:]
                 break
-            fixed, more = self.repaired(inner_location, inner, item, pointer(at, index), depth + 1)
+            fixed, more = self.repair_value(
+                inner_location, inner, item, pointer(value_pointer, index), depth + 1
+            )
             changed.append(fixed)
             repairs += more
         return changed, repairs
 
-    def _alternative(
-        self, location: str, schema: Mapping[str, Any], value: Any, at: str, depth: int
+    def _repair_alternative(
+        self, location: str, schema: Mapping[str, Any], value: Any, value_pointer: str, depth: int
     ) -> tuple[Any, list[Repair]]:
         """Repair for one of the alternatives, where only one repaired value is valid."""
-        found: dict[bytes, tuple[Any, list[Repair]]] = {}
+        repaired_values: dict[bytes, tuple[Any, list[Repair]]] = {}
         for keyword in ("anyOf", "oneOf"):
-            for index, branch in enumerate(_listed(schema, keyword)):
-                changed, repairs = self.repaired(
-                    pointer(location, keyword, index), branch, value, at, depth + 1
+            for index, branch in enumerate(_get_list(schema, keyword)):
+                changed, repairs = self.repair_value(
+                    pointer(location, keyword, index), branch, value, value_pointer, depth + 1
                 )
-                if repairs and self._search.valid(location, changed):
-                    found.setdefault(_identity(changed), (changed, repairs))
-        return next(iter(found.values())) if len(found) == 1 else (value, [])
+                if repairs and self._search.is_valid_at(location, changed):
+                    repaired_values.setdefault(_identify(changed), (changed, repairs))
+        return next(iter(repaired_values.values())) if len(repaired_values) == 1 else (value, [])
 
-    def _candidates(self, schema: Mapping[str, Any], value: Any, at: str) -> Iterator[tuple[Any, Repair]]:
+    def _list_candidates(
+        self, schema: Mapping[str, Any], value: Any, value_pointer: str
+    ) -> Iterator[tuple[Any, Repair]]:
         """Yield the values of the schema's types that have the meaning of `value`, the closest first."""
         if self._scope == "rules":
             return
-        types = _types(schema)
+        types = _list_types(schema)
         if isinstance(value, str):
-            yield from _of_text(value, types, at)
+            yield from _of_text(value, types, value_pointer)
             if self._scope == "all":
-                yield from _of_form(value, schema, at)
+                yield from _of_form(value, schema, value_pointer)
         elif type(value) is int and "string" in types:
-            yield str(value), Repair(at, "type", "The integer was taken as a string.")
+            yield str(value), Repair(value_pointer, "type", "The integer was taken as a string.")
         if "array" in types and value is not None and not isinstance(value, list):
-            yield [value], Repair(at, "list", "The value was put into a list.")
+            yield [value], Repair(value_pointer, "list", "The value was put into a list.")
 
 
-def _of_text(text: str, types: frozenset[str], at: str) -> Iterator[tuple[Any, Repair]]:
+def _of_text(text: str, types: frozenset[str], value_pointer: str) -> Iterator[tuple[Any, Repair]]:
     if types & {"integer", "number"} and _INTEGER.fullmatch(text):
         number = int(text)
         if _MIN_INTEGER <= number < _MAX_INTEGER and text != "-0":
-            yield number, Repair(at, "type", "The string was taken as a number.")
+            yield number, Repair(value_pointer, "type", "The string was taken as a number.")
     elif "number" in types and _NUMBER.fullmatch(text):
         exact = parse_float(text)
         if not isinstance(exact, BeyondDouble):
-            yield exact, Repair(at, "type", "The string was taken as a number.")
+            yield exact, Repair(value_pointer, "type", "The string was taken as a number.")
     if "boolean" in types and text.lower() in ("true", "false"):
-        yield text.lower() == "true", Repair(at, "type", "The string was taken as a boolean.")
+        yield text.lower() == "true", Repair(value_pointer, "type", "The string was taken as a boolean.")
     if "null" in types and text == "null":
-        yield None, Repair(at, "type", "The string was taken as null.")
+        yield None, Repair(value_pointer, "type", "The string was taken as null.")
     begin = text.lstrip()[:1]
     if (begin == "{" and "object" in types) or (begin == "[" and "array" in types):
         try:
-            parsed = _parsed(text)
+            parsed = _parse_text(text)
         except (ValueError, RecursionError):
             return
         kind = "object" if begin == "{" else "list"
-        yield parsed, Repair(at, "json", f"The JSON text was taken as the {kind} that it contains.")
+        yield (
+            parsed,
+            Repair(value_pointer, "json", f"The JSON text was taken as the {kind} that it contains."),
+        )
 
 
-def _of_form(text: str, schema: Mapping[str, Any], at: str) -> Iterator[tuple[Any, Repair]]:
-    options = [*_listed(schema, "enum"), *([schema["const"]] if "const" in schema else [])]
+def _of_form(text: str, schema: Mapping[str, Any], value_pointer: str) -> Iterator[tuple[Any, Repair]]:
+    options = [*_get_list(schema, "enum"), *([schema["const"]] if "const" in schema else [])]
     folded = text.strip().casefold()
     same = {one for one in options if isinstance(one, str) and one.casefold() == folded}
     if len(same) == 1:
-        yield same.pop(), Repair(at, "enum", "The value was written as in the list of values.")
+        yield same.pop(), Repair(value_pointer, "enum", "The value was written as in the list of values.")
     declared = schema.get("format")
-    made = _date(text) if declared == "date" else _date_time(text) if declared == "date-time" else None
-    if made is not None and made != text:
-        yield made, Repair(at, "date", "The time was written in the form of RFC 3339.")
+    formatted = (
+        _read_date(text) if declared == "date" else _read_date_time(text) if declared == "date-time" else None
+    )
+    if formatted is not None and formatted != text:
+        yield formatted, Repair(value_pointer, "date", "The time was written in the form of RFC 3339.")
 
 
-def _date(text: str) -> str | None:
-    found = _BASIC_DATE.fullmatch(text)
-    return None if found is None else "-".join(found.groups())
+def _read_date(text: str) -> str | None:
+    match = _BASIC_DATE.fullmatch(text)
+    return None if match is None else "-".join(match.groups())
 
 
-def _date_time(text: str) -> str | None:
-    found = _DATE_TIME.fullmatch(text)
-    if found is None:
+def _read_date_time(text: str) -> str | None:
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second, fraction, utc, hours, minutes = found.groups()
+    year, month, day, hour, minute, second, fraction, utc, hours, minutes = match.groups()
     zone = "Z" if utc else f"{hours}:{minutes}"
     return f"{year}-{month}-{day}T{hour}:{minute}:{second}{fraction or ''}{zone}"
 
 
-def _renamed(
-    value: dict[str, Any], schema: Mapping[str, Any], listed: Mapping[str, Any], at: str
+def _rename_members(
+    value: dict[str, Any], schema: Mapping[str, Any], listed: Mapping[str, Any], value_pointer: str
 ) -> tuple[dict[str, Any], list[Repair]]:
     """Return the object with the names of properties spelled as the schema has them.
 
@@ -366,15 +379,15 @@ def _renamed(
     missing; where exactly one name of the object stands for exactly one property.
     """
     strict = schema.get("additionalProperties") is False and "patternProperties" not in schema
-    required = _listed(schema, "required")
+    required = _get_list(schema, "required")
     unknown: dict[str, list[str]] = {}
     for name in value:
         if name not in listed:
-            unknown.setdefault(_plain(name), []).append(name)
+            unknown.setdefault(_simplify_name(name), []).append(name)
     wanted: dict[str, list[str]] = {}
     for name in listed:
-        if _plain(name) in unknown:
-            wanted.setdefault(_plain(name), []).append(name)
+        if _simplify_name(name) in unknown:
+            wanted.setdefault(_simplify_name(name), []).append(name)
     names: dict[str, str] = {}
     for plain, (target, *others) in wanted.items():
         given = unknown[plain]
@@ -383,63 +396,67 @@ def _renamed(
     if not names:
         return value, []
     repairs = [
-        Repair(pointer(at, given), "name", f"The property was taken as `{target}`.")
+        Repair(pointer(value_pointer, given), "name", f"The property was taken as `{target}`.")
         for given, target in names.items()
     ]
     return {names.get(name, name): member for name, member in value.items()}, repairs
 
 
-def _plain(name: str) -> str:
+def _simplify_name(name: str) -> str:
     return name.translate(_SEPARATORS).casefold()
 
 
-def _parsed(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     """Return the value of JSON text, its numbers exact; raise ValueError where it is not exactly one."""
     if len(text) > _MAX_JSON_TEXT:
         raise ValueError
     orjson.loads(text)
     return json.loads(
-        text, parse_int=_integer, parse_float=_double, parse_constant=_reject, object_pairs_hook=_object
+        text,
+        parse_int=_parse_integer,
+        parse_float=_parse_double,
+        parse_constant=_reject,
+        object_pairs_hook=_build_object,
     )
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > 20 or not _MIN_INTEGER <= int(text) < _MAX_INTEGER:
         raise ValueError
     return int(text)
 
 
-def _double(text: str) -> Any:
+def _parse_double(text: str) -> Any:
     number = parse_float(text)
     if isinstance(number, BeyondDouble):
         raise ValueError  # noqa: TRY004 - a text that is no number that can be sent.
     return number
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError
-    return made
+    return members
 
 
 def _reject(_: str) -> NoReturn:
     raise ValueError
 
 
-def _identity(value: Any) -> bytes:
+def _identify(value: Any) -> bytes:
     return exact_json.dumps(value, default=str, option=orjson.OPT_SORT_KEYS)
 
 
-def _types(schema: Mapping[str, Any]) -> frozenset[str]:
+def _list_types(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the types that the keywords of the schema itself name."""
     kinds = schema.get("type")
     if isinstance(kinds, str):
         return frozenset((kinds,))
     if isinstance(kinds, list):
         return frozenset(one for one in kinds if isinstance(one, str))
-    options = [*_listed(schema, "enum"), *([schema["const"]] if "const" in schema else [])]
-    return frozenset(type_name(one) for one in options)
+    options = [*_get_list(schema, "enum"), *([schema["const"]] if "const" in schema else [])]
+    return frozenset(name_type(one) for one in options)
 
 
 def _allows(schema: Mapping[str, Any], kind: str) -> bool:
@@ -447,11 +464,11 @@ def _allows(schema: Mapping[str, Any], kind: str) -> bool:
     return kinds is None or kind in (kinds if isinstance(kinds, list) else [kinds])
 
 
-def _listed(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    found = schema.get(keyword)
-    return found if isinstance(found, list) else []
+def _get_list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    listed = schema.get(keyword)
+    return listed if isinstance(listed, list) else []
 
 
-def _mapping(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
-    found = schema.get(keyword)
-    return found if isinstance(found, Mapping) else {}
+def _get_mapping(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+    mapping = schema.get(keyword)
+    return mapping if isinstance(mapping, Mapping) else {}

@@ -59,16 +59,16 @@ class TextReader:
         self._loads = loads
         self._schemas_left = _MAX_SCHEMAS
 
-    def properties(self, schema: Any, depth: int = 0) -> dict[str, Any]:
+    def list_properties(self, schema: Any, depth: int = 0) -> dict[str, Any]:
         """Return the schemas of an object's properties by name, also those in references and alternatives."""
-        found: dict[str, Any] = {}
+        properties_by_name: dict[str, Any] = {}
         for part in self._list_parts(schema, depth):
-            own = part.get("properties")
-            for name, member in own.items() if isinstance(own, Mapping) else ():
-                found.setdefault(name, member)
-        return found
+            listed = part.get("properties")
+            for name, member in listed.items() if isinstance(listed, Mapping) else ():
+                properties_by_name.setdefault(name, member)
+        return properties_by_name
 
-    def candidates(self, texts: Sequence[str], schema: Any, *, is_item: bool = False) -> list[Any]:
+    def list_candidates(self, texts: Sequence[str], schema: Any, *, is_item: bool = False) -> list[Any]:
         """Return the values that the texts may stand for, the most likely first, at least one.
 
         A single text may also be the only item of a list, unless it is itself an item of one (`is_item`).
@@ -80,21 +80,21 @@ class TextReader:
                 raise TextError([FieldError("", "Give this once.", _describe_types(types))])
             return [[self._read_item(text, index, schema) for index, text in enumerate(texts)]]
         text = texts[0]
-        found = list(self._read_scalars(text, types))
+        values = list(self._read_scalars(text, types))
         errors: list[TextError] = []
         for read in self._read_containers(text, types, schema, is_item=is_item):
             try:
-                found.append(read())
+                values.append(read())
             except TextError as error:
                 errors.append(error)
-        if found:
-            return found
+        if values:
+            return values
         if errors:
             raise errors[0]
         detail = f"This must be of type {' or '.join(_name_types(types))}."
         raise TextError([FieldError("", detail, _describe_types(types))])
 
-    def members(self, tree: Mapping[str, TextTree], schema: Any) -> Any:
+    def build_members(self, tree: Mapping[str, TextTree], schema: Any) -> Any:
         """Return the list or object whose members were given by names with brackets.
 
         Raises TextError where the schema allows neither, and for a list without one of its items.
@@ -117,19 +117,23 @@ class TextReader:
             return [self._read_member(key, below, inner) for key, below, inner in items]
         if "object" not in types:
             raise TextError([FieldError("", "This is not an object.", _describe_types(types))])
-        named = self.properties(schema)
+        named = self.list_properties(schema)
         others = self._find_other_members(schema)
         return {key: self._read_member(key, below, named.get(key, others)) for key, below in tree.items()}
 
     def _read_member(self, key: int | str, tree: TextTree, schema: Any) -> Any:
         try:
-            return self.members(tree, schema) if isinstance(tree, dict) else self.candidates(tree, schema)[0]
+            return (
+                self.build_members(tree, schema)
+                if isinstance(tree, dict)
+                else self.list_candidates(tree, schema)[0]
+            )
         except TextError as error:
             raise TextError(error.errors, (key, *error.path)) from None
 
     def _find_other_members(self, schema: Any) -> Any:
-        found = (part.get("additionalProperties") for part in self._list_parts(schema, 0))
-        return next((one for one in found if isinstance(one, Mapping)), {})
+        schemas = (part.get("additionalProperties") for part in self._list_parts(schema, 0))
+        return next((one for one in schemas if isinstance(one, Mapping)), {})
 
     def _find_types(self, schema: Any, depth: int = 0) -> frozenset[str]:
         """Return the types that a schema allows, as far as its keywords tell; all where they do not."""
@@ -183,7 +187,7 @@ class TextReader:
 
     def _read_item(self, text: str, index: int, schema: Any) -> Any:
         try:
-            return self.candidates([text], self._find_item_schema(schema, index), is_item=True)[0]
+            return self.list_candidates([text], self._find_item_schema(schema, index), is_item=True)[0]
         except TextError as error:
             raise TextError(error.errors, (index, *error.path)) from None
 

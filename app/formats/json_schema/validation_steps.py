@@ -68,11 +68,11 @@ class ValidationSteps:
                 # No subschema applies to what is below.
                 return True
             below: list[Any] = []
-            for one in members:
-                if isinstance(one, dict):
-                    below.extend(one.values())
-                elif isinstance(one, list | tuple):
-                    below.extend(one)
+            for member in members:
+                if isinstance(member, dict):
+                    below.extend(member.values())
+                elif isinstance(member, list | tuple):
+                    below.extend(member)
             members = below
         return True
 
@@ -163,11 +163,13 @@ def _combine_steps(
     path += sum(one.path for one in beside)
     most = [max(costs) for costs in zip_longest(*(one.levels for one in below), fillvalue=0.0)]
     members = [sum(costs) for costs in zip_longest(most, *(one.levels for one in beside), fillvalue=0.0)]
-    own = [times * sum(costs) for costs in zip_longest(*(one.levels for one in in_place), fillvalue=0.0)]
-    if evaluations and own:
+    own_levels = [
+        times * sum(costs) for costs in zip_longest(*(one.levels for one in in_place), fillvalue=0.0)
+    ]
+    if evaluations and own_levels:
         members = members or [0.0]
-        members[0] += own[0]
-    levels = [sum(costs) for costs in zip_longest([1.0, *members], own, fillvalue=0.0)]
+        members[0] += own_levels[0]
+    levels = [sum(costs) for costs in zip_longest([1.0, *members], own_levels, fillvalue=0.0)]
     if len(levels) > _MAX_LEVELS:
         levels[_MAX_LEVELS - 1 :] = [sum(levels[_MAX_LEVELS - 1 :])]
     return ValidationSteps(path, levels)
@@ -200,11 +202,11 @@ def _list_subschemas(
     node: Mapping[str, Any], keywords: Sequence[str], *, lists: Sequence[str] = (), maps: Sequence[str] = ()
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the schemas that are values of `keywords`, in the `lists` and in the `maps` of a schema."""
-    found: list[Any] = [node.get(keyword) for keyword in keywords]
+    subschemas: list[Any] = [node.get(keyword) for keyword in keywords]
     for keyword in lists:
         listed = node.get(keyword)
-        found += listed if isinstance(listed, list) else ()
+        subschemas += listed if isinstance(listed, list) else ()
     for keyword in maps:
         members = node.get(keyword)
-        found += members.values() if isinstance(members, Mapping) else ()
-    return (one for one in found if isinstance(one, Mapping))
+        subschemas += members.values() if isinstance(members, Mapping) else ()
+    return (one for one in subschemas if isinstance(one, Mapping))

@@ -15,9 +15,9 @@ from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
 from app.core.text import pointer
-from app.formats.json_schema.error_messages import MAX_ERRORS, arguments_error
+from app.formats.json_schema.error_messages import MAX_ERRORS, build_arguments_error
 from app.formats.json_schema.error_search import MAX_SECONDS, ErrorSearch
-from app.formats.json_schema.examples import example_of, schema_at, type_name
+from app.formats.json_schema.examples import choose_example, find_schema, name_type
 from app.formats.json_schema.references import MAPS, VALUES
 from app.formats.json_schema.repair import Repaired, RepairScope, repair
 from app.formats.json_schema.validation_steps import MAX_STEPS, ValidationSteps, count_steps
@@ -47,8 +47,8 @@ class ArgumentValidator:
         `seconds` is the CPU time after which the search for errors in large arguments gives up. `formats`
         are checked where they are given; without it, a `format` is a comment, as JSON Schema has it.
         """
-        self._compile = partial(_validator, formats=formats)
-        self._validator, self._schema, self._steps = _compiled(dict(schema), self._compile)
+        self._compile = partial(_build_validator, formats=formats)
+        self._validator, self._schema, self._steps = _compile_schema(dict(schema), self._compile)
         self._search: ErrorSearch | None = None
         self._seconds = seconds
 
@@ -63,7 +63,8 @@ class ArgumentValidator:
         """
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                "The arguments must be a JSON object.", errors=[FieldError("", "Give an object.", "object")]
+                "The arguments must be a JSON object.",
+                errors=[FieldError("", "Must be an object.", "object")],
             )
         if not self._steps.allows(arguments):
             raise InvalidArguments(
@@ -81,7 +82,7 @@ class ArgumentValidator:
         """
         if not isinstance(arguments, dict) or not self._steps.allows(arguments):
             return None
-        return repair(self._errors(), arguments, scope=scope, clamped=clamped, seconds=self._seconds)
+        return repair(self._get_search(), arguments, scope=scope, clamped=clamped, seconds=self._seconds)
 
     def is_valid_property(self, name: str, value: Any) -> bool:
         """Return whether the value is valid for the property `name`; True where the root has none of it, and
@@ -90,42 +91,42 @@ class ArgumentValidator:
         if not self._steps.allows({name: value}):
             return True
         try:
-            return self._errors().valid(pointer("/properties", name), value)
+            return self._get_search().is_valid_at(pointer("/properties", name), value)
         except ValueError:
             return True
 
-    def _errors(self) -> ErrorSearch:
+    def _get_search(self) -> ErrorSearch:
         if self._search is None:
             self._search = ErrorSearch(self._schema, self._validator, self._compile, self._seconds)
         return self._search
 
     def _raise_errors(self, arguments: dict[str, Any]) -> NoReturn:
-        errors = islice(self._errors().errors(arguments), MAX_ERRORS)
-        found = list({(error.pointer, error.detail): error for error in errors}.values())
-        described = [self._described(one, arguments) for one in found[:_MAX_DESCRIBED]]
-        raise arguments_error([*described, *found[_MAX_DESCRIBED:]])
+        errors = islice(self._get_search().find_errors(arguments), MAX_ERRORS)
+        distinct_errors = list({(error.pointer, error.detail): error for error in errors}.values())
+        described = [self._describe_error(one, arguments) for one in distinct_errors[:_MAX_DESCRIBED]]
+        raise build_arguments_error([*described, *distinct_errors[_MAX_DESCRIBED:]])
 
-    def _described(self, error: FieldError, arguments: dict[str, Any]) -> FieldError:
+    def _describe_error(self, error: FieldError, arguments: dict[str, Any]) -> FieldError:
         """Return an error with the type of what was received, and an example of what is valid."""
-        given, received = _value_at(arguments, error.pointer)
-        schema = schema_at(self._schema, error.pointer)
-        example = None if schema is None else example_of(schema)
+        given, received = _find_value(arguments, error.pointer)
+        schema = find_schema(self._schema, error.pointer)
+        example = None if schema is None else choose_example(schema)
         if example is not None and not _fits(schema, example):
             example = None
-        return replace(error, received=type_name(received) if given else None, example=example)
+        return replace(error, received=name_type(received) if given else None, example=example)
 
 
 def _fits(schema: Any, example: Any) -> bool:
     """Return whether an example is valid; one of a schema that refers to others is not tried."""
     try:
-        return _validator(schema).is_valid(example)
+        return _build_validator(schema).is_valid(example)
     except ValueError:
         return False
 
 
-def _value_at(value: Any, at: str) -> tuple[bool, Any]:
+def _find_value(value: Any, location: str) -> tuple[bool, Any]:
     """Return whether there is a value at a JSON pointer, and the value."""
-    for token in at.split("/")[1:]:
+    for token in location.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and key in value:
             value = value[key]
@@ -156,7 +157,7 @@ class OutputValidator:
 
     def __init__(self, schema: Mapping[str, Any], seconds: float = MAX_SECONDS) -> None:
         """Compile a schema; raise InvalidInput where that fails. A search takes `seconds` of CPU time."""
-        self._validator, self._schema, self._steps = _compiled(dict(schema))
+        self._validator, self._schema, self._steps = _compile_schema(dict(schema))
         self._search: ErrorSearch | None = None
         self._seconds = seconds
         self._names: frozenset[str] | None = None
@@ -165,7 +166,7 @@ class OutputValidator:
         """Return whether a JSON value has no more values than can be validated with the schema."""
         return self._steps.allows(value)
 
-    def violations(self, value: Any, *, max_pointers: int) -> Violations:
+    def find_violations(self, value: Any, *, max_pointers: int) -> Violations:
         """Return the violations of a JSON value, with at most `max_pointers` different pointers.
 
         There are none where the value has more values than can be validated, as for a schema that cannot be.
@@ -173,31 +174,33 @@ class OutputValidator:
         if not self.can_validate(value) or self._validator.is_valid(value):
             return Violations()
         if self._search is None:
-            self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
-            self._names = frozenset(_property_names(self._schema))
+            self._search = ErrorSearch(self._schema, self._validator, _build_validator, self._seconds)
+            self._names = frozenset(_list_property_names(self._schema))
         names = self._names or frozenset()
-        found = list(dict.fromkeys(one.pointer for one in islice(self._search.errors(value), MAX_ERRORS)))
-        pointers = dict.fromkeys(_declared_pointer(one, value, names) for one in found)
+        found = list(
+            dict.fromkeys(one.pointer for one in islice(self._search.find_errors(value), MAX_ERRORS))
+        )
+        pointers = dict.fromkeys(_generalise_pointer(one, value, names) for one in found)
         return Violations(len(found), tuple(islice(pointers, max_pointers)), len(found) >= MAX_ERRORS)
 
 
-def _property_names(schema: Any) -> Iterator[str]:
+def _list_property_names(schema: Any) -> Iterator[str]:
     """Yield the names of all properties that a schema declares."""
     stack = [schema]
     while stack:
-        one = stack.pop()
-        if isinstance(one, list):
-            stack.extend(one)
-        elif isinstance(one, dict):
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
             for word in ("properties", "required"):
-                yield from (name for name in one.get(word) or () if isinstance(name, str))
-            stack.extend(one.values())
+                yield from (name for name in node.get(word) or () if isinstance(name, str))
+            stack.extend(node.values())
 
 
-def _declared_pointer(at: str, value: Any, names: frozenset[str]) -> str:
+def _generalise_pointer(location: str, value: Any, names: frozenset[str]) -> str:
     """Return a pointer into a value with `*` for the names of members that no schema declares."""
     tokens: list[str] = []
-    for token in at.split("/")[1:]:
+    for token in location.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(value, list):
             value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
@@ -208,11 +211,11 @@ def _declared_pointer(at: str, value: Any, names: frozenset[str]) -> str:
     return "".join(f"/{token}" for token in tokens)
 
 
-def _compiled(
+def _compile_schema(
     schema: dict[str, Any], compile_schema: Callable[[dict[str, Any]], Draft202012Validator] | None = None
 ) -> tuple[Draft202012Validator, dict[str, Any], ValidationSteps]:
     """Return the validator of a schema, the schema that it enforces, and how many steps that takes."""
-    compile_schema = compile_schema or _validator
+    compile_schema = compile_schema or _build_validator
     steps = count_steps(schema)
     if not steps.is_affordable:
         detail = (
@@ -233,7 +236,7 @@ def _compiled(
         raise InvalidInput("The tool's input schema cannot be used.", errors=[error]) from None
 
 
-def _validator(
+def _build_validator(
     schema: dict[str, Any] | bool,
     registry: Registry | None = None,
     *,
@@ -285,7 +288,7 @@ def is_valid_pattern(pattern: str) -> bool:
 def is_usable_pattern(pattern: str) -> bool:
     """Return whether a regular expression can be matched in linear time."""
     try:
-        _validator({"pattern": pattern})
+        _build_validator({"pattern": pattern})
     except ValueError:
         return False
     return True

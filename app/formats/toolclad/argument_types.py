@@ -13,9 +13,8 @@ from app.core.errors import FieldError, InvalidDocument
 from app.formats.json_schema.validator import is_usable_pattern, is_valid_pattern
 from app.formats.toolclad.contract import ArgumentType, ManifestModel, Scalar
 
-METACHARACTERS: Final = ";|&$`(){}[]<>!\n\r"
-"""Characters of shells: no text of a type that is checked for injection has one of them."""
 _CLEAN: Final = r"[^;|&$`(){}\[\]<>!\n\r]"
+"""A character that shells do not interpret: text that is checked for injection has only such characters."""
 _CLEAN_PATTERN: Final = rf"^{_CLEAN}*$"
 MAX_TEXT: Final = 65_536
 _DURATION: Final = r"^(?:[0-9]+|(?:[0-9]+h)?(?:[0-9]+m)?(?:[0-9]+s)?(?:[0-9]+ms)?)$"
@@ -70,7 +69,7 @@ class ArgumentSection(Constraints):
         return _BUILT_IN_TYPE.validate_python(self.type)
 
 
-def resolved(section: ArgumentSection, types: dict[str, CustomType], *, at: str) -> ArgumentSection:
+def resolve_type(section: ArgumentSection, types: dict[str, CustomType], *, location: str) -> ArgumentSection:
     """Return the argument with a built-in type: constraints of a type of the project precede its own.
 
     Raise InvalidDocument for a type that is neither.
@@ -79,7 +78,7 @@ def resolved(section: ArgumentSection, types: dict[str, CustomType], *, at: str)
     if custom is None:
         if section.type not in BUILT_IN:
             detail = "There is no such type: name a built-in one, or one of [types] of toolclad.toml."
-            raise _invalid(f"{at}/type", detail, expected=sorted(BUILT_IN))
+            raise _reject_argument(f"{location}/type", detail, expected=sorted(BUILT_IN))
         return section
     changes: dict[str, Any] = {"type": custom.base}
     for name in Constraints.model_fields:
@@ -89,77 +88,81 @@ def resolved(section: ArgumentSection, types: dict[str, CustomType], *, at: str)
     return section.model_copy(update=changes)
 
 
-def argument_schema(section: ArgumentSection, *, at: str) -> dict[str, Any]:
+def build_argument_schema(section: ArgumentSection, *, location: str) -> dict[str, Any]:
     """Return the JSON Schema of an argument, whose type is a built-in one.
 
-    Raise InvalidDocument, with pointers below `at`, for constraints that contradict each other, a pattern
-    that cannot be matched in linear time, and a default that is not valid.
+    Raise InvalidDocument, with pointers below `location`, for constraints that contradict each other, a
+    pattern that cannot be matched in linear time, and a default that is not valid.
     """
-    _check_constraints(section, at)
+    _check_constraints(section, location)
     schema = _SCHEMAS[section.type](section)
     if section.description:
         schema["description"] = section.description
     if section.pattern:
-        own = {"pattern": _anchored(section.pattern)}
-        schema = {**schema, "allOf": [own]} if "pattern" in schema else {**schema, **own}
+        pattern_schema = {"pattern": _anchor_pattern(section.pattern)}
+        schema = (
+            {**schema, "allOf": [pattern_schema]} if "pattern" in schema else {**schema, **pattern_schema}
+        )
     if section.default is not None:
-        schema["default"] = _default(section, at)
+        schema["default"] = _read_default(section, location)
     return schema
 
 
-def _invalid(at: str, detail: str, *, expected: Any = None) -> InvalidDocument:
+def _reject_argument(location: str, detail: str, *, expected: Any = None) -> InvalidDocument:
     return InvalidDocument(
-        "An argument of the manifest is not valid", errors=[FieldError(at, detail, expected)]
+        "An argument of the manifest is not valid", errors=[FieldError(location, detail, expected)]
     )
 
 
-def _check_constraints(section: ArgumentSection, at: str) -> None:
+def _check_constraints(section: ArgumentSection, location: str) -> None:
     kind = section.type
     if kind == "enum" and not section.allowed:
-        raise _invalid(f"{at}/allowed", "An enum has a list of allowed values.")
+        raise _reject_argument(f"{location}/allowed", "An enum has a list of allowed values.")
     if kind == "regex_match" and not section.pattern:
-        raise _invalid(f"{at}/pattern", "The type regex_match has a pattern.")
+        raise _reject_argument(f"{location}/pattern", "The type regex_match has a pattern.")
     if section.pattern and kind not in _TEXTUAL:
-        raise _invalid(f"{at}/pattern", f"The type {kind} has no pattern.")
+        raise _reject_argument(f"{location}/pattern", f"The type {kind} has no pattern.")
     if section.pattern:
-        _check_pattern(section.pattern, f"{at}/pattern")
+        _check_pattern(section.pattern, f"{location}/pattern")
     if section.schemes and kind != "url":
-        raise _invalid(f"{at}/schemes", "Only the type url has schemes.")
+        raise _reject_argument(f"{location}/schemes", "Only the type url has schemes.")
     if section.clamp and kind not in ("integer", "number"):
-        raise _invalid(f"{at}/clamp", "Only the types integer and number can be clamped.")
-    low, high = _bounds(section)
+        raise _reject_argument(f"{location}/clamp", "Only the types integer and number can be clamped.")
+    low, high = _get_bounds(section)
     if (low is not None or high is not None) and kind not in _BOUNDED:
-        raise _invalid(f"{at}/min" if low is not None else f"{at}/max", f"The type {kind} has no range.")
+        raise _reject_argument(
+            f"{location}/min" if low is not None else f"{location}/max", f"The type {kind} has no range."
+        )
     if low is not None and high is not None and low > high:
-        raise _invalid(f"{at}/min", "The minimum is greater than the maximum.")
+        raise _reject_argument(f"{location}/min", "The minimum is greater than the maximum.")
     if section.clamp and low is None and high is None:
-        raise _invalid(f"{at}/clamp", "There is no min or max to clamp to.")
+        raise _reject_argument(f"{location}/clamp", "There is no min or max to clamp to.")
 
 
-def _check_pattern(pattern: str, at: str) -> None:
-    anchored = _anchored(pattern)
+def _check_pattern(pattern: str, location: str) -> None:
+    anchored = _anchor_pattern(pattern)
     if is_usable_pattern(anchored):
         return
     if is_valid_pattern(anchored):
         detail = "The pattern cannot be matched in linear time: leave out look-around and back-references."
     else:
         detail = "The pattern is no regular expression."
-    raise _invalid(at, detail)
+    raise _reject_argument(location, detail)
 
 
-def _anchored(pattern: str) -> str:
+def _anchor_pattern(pattern: str) -> str:
     """Return a pattern that is matched from the beginning of the text, as Python's `re.match` does."""
     return pattern if pattern.startswith("^") and "|" not in pattern else f"^(?:{pattern})"
 
 
-def _bounds(section: ArgumentSection) -> tuple[int | float | None, int | float | None]:
+def _get_bounds(section: ArgumentSection) -> tuple[int | float | None, int | float | None]:
     if section.type == "number":
         low = section.min if section.min_float is None else section.min_float
         return low, section.max if section.max_float is None else section.max_float
     return section.min, section.max
 
 
-def _default(section: ArgumentSection, at: str) -> Scalar:
+def _read_default(section: ArgumentSection, location: str) -> Scalar:
     """Return the default as a value of the type; raise InvalidDocument where it is none."""
     value = section.default
     kinds: dict[str, tuple[type, ...]] = {
@@ -173,9 +176,9 @@ def _default(section: ArgumentSection, at: str) -> Scalar:
         or not isinstance(converted, expected)
         or is_boolean is not (section.type == "boolean")
     ):
-        raise _invalid(f"{at}/default", f"The default is no value of the type {section.type}.")
+        raise _reject_argument(f"{location}/default", f"The default is no value of the type {section.type}.")
     if section.type == "enum" and converted not in section.allowed:
-        raise _invalid(f"{at}/default", "The default is none of the allowed values.")
+        raise _reject_argument(f"{location}/default", "The default is none of the allowed values.")
     return converted
 
 
@@ -190,28 +193,28 @@ def _from_text(value: str, kind: str) -> Scalar | None:
     return value
 
 
-def _string(section: ArgumentSection) -> dict[str, Any]:
+def _build_string(section: ArgumentSection) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string", "maxLength": MAX_TEXT, "pattern": _CLEAN_PATTERN}
     # A default that is empty makes the empty text a value.
     return schema if section.default == "" else {**schema, "minLength": 1}
 
 
-def _integer(section: ArgumentSection) -> dict[str, Any]:
-    return {"type": "integer"} | _range(section)
+def _build_integer(section: ArgumentSection) -> dict[str, Any]:
+    return {"type": "integer"} | _build_range(section)
 
 
-def _number(section: ArgumentSection) -> dict[str, Any]:
-    return {"type": "number"} | _range(section)
+def _build_number(section: ArgumentSection) -> dict[str, Any]:
+    return {"type": "number"} | _build_range(section)
 
 
-def _range(section: ArgumentSection) -> dict[str, Any]:
-    low, high = _bounds(section)
-    found = {"minimum": low, "maximum": high}
-    return {name: value for name, value in found.items() if value is not None}
+def _build_range(section: ArgumentSection) -> dict[str, Any]:
+    low, high = _get_bounds(section)
+    bounds = {"minimum": low, "maximum": high}
+    return {name: value for name, value in bounds.items() if value is not None}
 
 
-def _port(section: ArgumentSection) -> dict[str, Any]:
-    low, high = _bounds(section)
+def _build_port(section: ArgumentSection) -> dict[str, Any]:
+    low, high = _get_bounds(section)
     return {
         "type": "integer",
         "minimum": max(1, int(low)) if low is not None else 1,
@@ -219,22 +222,22 @@ def _port(section: ArgumentSection) -> dict[str, Any]:
     }
 
 
-def _boolean(_: ArgumentSection) -> dict[str, Any]:
+def _build_boolean(_: ArgumentSection) -> dict[str, Any]:
     return {"type": "boolean"}
 
 
-def _enum(section: ArgumentSection) -> dict[str, Any]:
+def _build_enum(section: ArgumentSection) -> dict[str, Any]:
     return {"type": "string", "enum": list(dict.fromkeys(section.allowed))}
 
 
-def _scope_target(_: ArgumentSection) -> dict[str, Any]:
+def _build_scope_target(_: ArgumentSection) -> dict[str, Any]:
     return {
         "type": "string", "format": "scope-target", "minLength": 1, "maxLength": 253, "pattern": _TARGET,
         "not": {"pattern": r"(?:^|\.)[xX][nN]--"},
     }  # fmt: skip
 
 
-def _url(section: ArgumentSection) -> dict[str, Any]:
+def _build_url(section: ArgumentSection) -> dict[str, Any]:
     schemes = "|".join(re.escape(one) for one in dict.fromkeys(section.schemes))
     scheme = f"(?:{schemes})" if schemes else "[A-Za-z][A-Za-z0-9+.-]*"
     pattern = rf"^{scheme}://[^;|&$`(){{}}\[\]<>!\s/?#]+(?:[/?#]{_CLEAN}*)?$"
@@ -244,31 +247,42 @@ def _url(section: ArgumentSection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _path(section: ArgumentSection) -> dict[str, Any]:
-    return {**_string(section), "maxLength": 4096, "not": {"pattern": _NOT_RELATIVE}}
+def _build_path(section: ArgumentSection) -> dict[str, Any]:
+    return {**_build_string(section), "maxLength": 4096, "not": {"pattern": _NOT_RELATIVE}}
 
 
-def _ip_address(_: ArgumentSection) -> dict[str, Any]:
+def _build_ip_address(_: ArgumentSection) -> dict[str, Any]:
     return {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
 
 
-def _cidr(_: ArgumentSection) -> dict[str, Any]:
+def _build_cidr(_: ArgumentSection) -> dict[str, Any]:
     return {"type": "string", "format": "cidr", "maxLength": 64, "pattern": _CIDR}
 
 
-def _msf_options(_: ArgumentSection) -> dict[str, Any]:
+def _build_msf_options(_: ArgumentSection) -> dict[str, Any]:
     return {"type": "string", "maxLength": MAX_TEXT, "pattern": _OPTIONS}
 
 
-def _duration(_: ArgumentSection) -> dict[str, Any]:
+def _build_duration(_: ArgumentSection) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": 100, "pattern": _DURATION}
 
 
 _SCHEMAS: Final = {
-    "string": _string, "integer": _integer, "number": _number, "port": _port, "boolean": _boolean,
-    "enum": _enum, "scope_target": _scope_target, "url": _url, "path": _path, "ip_address": _ip_address,
-    "cidr": _cidr, "msf_options": _msf_options, "credential_file": _path, "duration": _duration,
-    "regex_match": _string,
-}  # fmt: skip
+    "string": _build_string,
+    "integer": _build_integer,
+    "number": _build_number,
+    "port": _build_port,
+    "boolean": _build_boolean,
+    "enum": _build_enum,
+    "scope_target": _build_scope_target,
+    "url": _build_url,
+    "path": _build_path,
+    "ip_address": _build_ip_address,
+    "cidr": _build_cidr,
+    "msf_options": _build_msf_options,
+    "credential_file": _build_path,
+    "duration": _build_duration,
+    "regex_match": _build_string,
+}
 BUILT_IN: Final = frozenset(_SCHEMAS)
 """The names of the built-in types."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
 from app.core.text import pointer
-from app.formats.toolclad.command_words import Word, exec_words, template_words
+from app.formats.toolclad.command_words import Word, read_exec_words, split_template
 from app.formats.toolclad.conditions import Condition, holds, parse_condition
 from app.formats.toolclad.contract import Contract
 from app.formats.toolclad.placeholders import (
@@ -14,7 +14,7 @@ from app.formats.toolclad.placeholders import (
     Reference,
     fill,
     parse_pieces,
-    text_of,
+    write_text,
 )
 
 ENVIRONMENT_PREFIX: Final = "TOOLCLAD_"
@@ -52,7 +52,7 @@ class CompiledCommand:
     def uses_files(self) -> bool:
         """Whether the command names the folder or the file of its output."""
         names = {
-            piece.name for word in self._all_words() for piece in word.pieces if isinstance(piece, Reference)
+            piece.name for word in self._list_words() for piece in word.pieces if isinstance(piece, Reference)
         }
         return self.is_executor or bool(names & {f"_{name}" for name in _FILES})
 
@@ -60,8 +60,8 @@ class CompiledCommand:
         """Return the words after the program; raise InvalidArguments for one that would be an option."""
         if self.is_executor:
             return []
-        values = self._values(given, injected)
-        fragments = self._fragments(values)
+        values = self._list_values(given, injected)
+        fragments = self._fill_fragments(values)
         words: list[str] = []
         options_ended = False
         for word in self.words:
@@ -83,18 +83,18 @@ class CompiledCommand:
         """Return the environment of an executor; nothing for a command whose words have the arguments."""
         if not self.is_executor:
             return {}
-        values = self._values(given, {})
-        made = {
+        values = self._list_values(given, {})
+        variables = {
             f"{ENVIRONMENT_PREFIX}ARG_{name.upper()}": text
             for name, text in values.items()
             if name in given or text
         }
-        made[f"{ENVIRONMENT_PREFIX}TOOL_NAME"] = self.contract.tool
-        return made | {
+        variables[f"{ENVIRONMENT_PREFIX}TOOL_NAME"] = self.contract.tool
+        return variables | {
             f"{ENVIRONMENT_PREFIX}{name.upper().lstrip('_')}": text for name, text in injected.items()
         }
 
-    def _values(self, given: Mapping[str, Any], injected: Mapping[str, str]) -> dict[str, str]:
+    def _list_values(self, given: Mapping[str, Any], injected: Mapping[str, str]) -> dict[str, str]:
         command = self.contract.command
         defaults = {} if command is None else command.defaults
         known = dict.fromkeys(self.contract.arguments, "") | defaults | self.contract.defaults
@@ -102,25 +102,29 @@ class CompiledCommand:
         errors = [
             FieldError(pointer("", name), "Must have no U+0000, which no word of a command can hold.")
             for name, value in present.items()
-            if "\x00" in text_of(value)
+            if "\x00" in write_text(value)
         ]
         if errors:
             raise InvalidArguments("An argument cannot be given to a program.", errors=errors)
-        return {name: text_of(value) for name, value in (known | present).items()} | dict(injected)
+        return {name: write_text(value) for name, value in (known | present).items()} | dict(injected)
 
-    def _fragments(self, values: Mapping[str, str]) -> dict[str, list[str]]:
+    def _fill_fragments(self, values: Mapping[str, str]) -> dict[str, list[str]]:
         """Return the words of the flags and conditionals, by the name of their placeholder."""
-        found: dict[str, list[str]] = {}
+        words_by_placeholder: dict[str, list[str]] = {}
         for name, table in self.mappings.items():
             fragment = table.get(values.get(name, ""))
-            words = [] if fragment is None else self._filled(fragment, values, {})
-            found[f"_{name}_flags"] = found["_scan_flags"] = words
+            words = [] if fragment is None else self._fill_fragment(fragment, values, {})
+            words_by_placeholder[f"_{name}_flags"] = words_by_placeholder["_scan_flags"] = words
         for fragment in self.fragments:
-            words = self._filled(fragment, values, found) if holds(fragment.condition, values) else []
-            found[f"_{fragment.name}"] = words
-        return found
+            words = (
+                self._fill_fragment(fragment, values, words_by_placeholder)
+                if holds(fragment.condition, values)
+                else []
+            )
+            words_by_placeholder[f"_{fragment.name}"] = words
+        return words_by_placeholder
 
-    def _filled(
+    def _fill_fragment(
         self, fragment: Fragment, values: Mapping[str, str], flags: Mapping[str, list[str]]
     ) -> list[str]:
         words: list[str] = []
@@ -144,7 +148,7 @@ class CompiledCommand:
         if isinstance(first, Reference) and values.get(first.name, "").startswith("-"):
             self._reject_option(first.name)
 
-    def _all_words(self) -> tuple[Word, ...]:
+    def _list_words(self) -> tuple[Word, ...]:
         within = [word for table in self.mappings.values() for one in table.values() for word in one.words]
         return (*self.words, *within, *(word for one in self.fragments for word in one.words))
 
@@ -158,46 +162,48 @@ class CompiledCommand:
         )
 
 
-def compile_command(contract: Contract, *, at: str) -> CompiledCommand:
-    """Return the compiled command of a contract; raise InvalidInput, with pointers below `at`."""
+def compile_command(contract: Contract, *, location: str) -> CompiledCommand:
+    """Return the compiled command of a contract; raise InvalidInput, with pointers below `location`."""
     command = contract.command
     if command is None:
-        raise InvalidInput("The contract has no command.", errors=[FieldError(at, "Give a command.")])
+        raise InvalidInput(
+            "The contract has no command.", errors=[FieldError(location, "Must have a command.")]
+        )
     try:
         if command.exec:
-            words = exec_words(command.exec)
+            words = read_exec_words(command.exec)
         elif command.template:
-            words = template_words(command.template)
+            words = split_template(command.template)
         else:
             words = (Word((command.executor,)),) if command.executor else ()
         mappings = {
-            name: {value: _fragment(name, "", text) for value, text in table.items()}
+            name: {value: _build_fragment(name, "", text) for value, text in table.items()}
             for name, table in command.mappings.items()
         }
-        fragments = tuple(_fragment(one.name, one.when, one.template) for one in command.conditionals)
+        fragments = tuple(_build_fragment(one.name, one.when, one.template) for one in command.conditionals)
     except ValueError as error:
-        raise InvalidInput("The command cannot be read.", errors=[FieldError(at, str(error))]) from None
+        raise InvalidInput("The command cannot be read.", errors=[FieldError(location, str(error))]) from None
     program = words[0].pieces if words else ()
     if len(program) != 1 or not isinstance(program[0], str):
         detail = "It begins with a program, which no argument can choose."
-        raise InvalidInput("The command cannot be read.", errors=[FieldError(at, detail)])
+        raise InvalidInput("The command cannot be read.", errors=[FieldError(location, detail)])
     is_executor = not command.exec and not command.template
     return CompiledCommand(program[0], words[1:], is_executor, contract, mappings, fragments)
 
 
-def program_of(contract: Mapping[str, Any]) -> str:
+def get_program(contract: Mapping[str, Any]) -> str:
     """Return the word that names the program of a stored contract, "" where it has none."""
     command = contract.get("command") or {}
     if command.get("exec"):
         return str(command["exec"][0])
     if command.get("template"):
         try:
-            words = template_words(str(command["template"]))
+            words = split_template(str(command["template"]))
         except ValueError:
             return ""
         return "".join(piece for piece in words[0].pieces if isinstance(piece, str)) if words else ""
     return str(command.get("executor") or "")
 
 
-def _fragment(name: str, when: str, text: str) -> Fragment:
-    return Fragment(name, parse_condition(when) if when else (), template_words(text), parse_pieces(text))
+def _build_fragment(name: str, when: str, text: str) -> Fragment:
+    return Fragment(name, parse_condition(when) if when else (), split_template(text), parse_pieces(text))

@@ -29,12 +29,12 @@ class Word:
         return None
 
 
-def exec_words(items: list[str]) -> tuple[Word, ...]:
+def read_exec_words(items: list[str]) -> tuple[Word, ...]:
     """Return the words of an `exec` array: each item is one."""
     return tuple(Word(parse_pieces(item)) for item in items)
 
 
-def template_words(template: str) -> tuple[Word, ...]:
+def split_template(template: str) -> tuple[Word, ...]:
     """Return the words of a template; raise ValueError for an open quote and for operators of shells."""
     scanner = _Scanner(template)
     scanner.run()
@@ -59,9 +59,9 @@ class _Scanner:
                 position += 2
                 continue
             if self._quote:
-                self._within_quotes(character)
+                self._read_quoted(character)
             else:
-                self._outside(character)
+                self._read_unquoted(character)
             position += 1
         if self._quote:
             msg = "A quote does not end."
@@ -73,13 +73,13 @@ class _Scanner:
             return False
         return not self._quote or following in _ESCAPED_IN_QUOTES
 
-    def _within_quotes(self, character: str) -> None:
+    def _read_quoted(self, character: str) -> None:
         if character == self._quote:
             self._quote = ""
         else:
             self._put(character)
 
-    def _outside(self, character: str) -> None:
+    def _read_unquoted(self, character: str) -> None:
         if character in "'\"":
             self._quote, self._is_quoted = character, True
             self._put("")

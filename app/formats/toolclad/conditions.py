@@ -36,7 +36,7 @@ def parse_condition(text: str) -> Condition:
     if len(text) > MAX_LENGTH:
         msg = f"A condition has at most {MAX_LENGTH} characters."
         raise ValueError(msg)
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     position = 0
     while True:
         match = _COMPARISON.match(text, position)
@@ -44,10 +44,10 @@ def parse_condition(text: str) -> Condition:
             msg = "Write comparisons such as name == 'value' or name != '', joined by `and`."
             raise ValueError(msg)
         quoted = next((one for one in match.groups()[2:] if one is not None), "")
-        found.append(Comparison(match[1], match[2] == "==", quoted))
+        comparisons.append(Comparison(match[1], match[2] == "==", quoted))
         position = match.end()
         if position == len(text):
-            return tuple(found)
+            return tuple(comparisons)
         joined = _AND.match(text, position)
         if joined is None:
             msg = "Only `and` joins comparisons: there is no `or`, no parenthesis and no other operator."

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from app.formats.toolclad.placeholders import secret_names
+from app.formats.toolclad.placeholders import list_secret_names
 
 ArgumentType = Literal[
     "string", "integer", "number", "port", "boolean", "enum", "scope_target", "url", "path", "ip_address",
@@ -144,10 +144,10 @@ class Contract(ManifestModel):
         if self.http is None:
             return ()
         texts = (self.http.url, *self.http.headers.values(), self.http.body_template or "")
-        return tuple(dict.fromkeys(name for text in texts for name in secret_names(text)))
+        return tuple(dict.fromkeys(name for text in texts for name in list_secret_names(text)))
 
 
-def risk_tier_of(template: Mapping[str, Any]) -> RiskTier | None:
+def get_risk_tier(template: Mapping[str, Any]) -> RiskTier | None:
     """Return the risk tier of the manifest that a stored call template comes from; None for others."""
     contract = template.get("toolclad")
     if not isinstance(contract, Mapping):

@@ -98,7 +98,7 @@ class Evidence:
             fields=form["fields"],
             output=base64.b64decode(form["output"]),
             parser=form["parser"],
-            results=exact_json.loads_exactly(form["results"].encode()) if has_results else None,
+            results=exact_json.load_exactly(form["results"].encode()) if has_results else None,
             has_results=has_results,
         )
 
@@ -109,13 +109,13 @@ def scan_id_of(call_id: str) -> str:
     return f"{(identity.int >> 80) // 1000}-{identity.hex[-5:]}"
 
 
-def output_name(contract: Contract, scan_id: str) -> str:
+def name_output(contract: Contract, scan_id: str) -> str:
     """Return the name of the file of a call's output below the folder of its evidence."""
     kind = contract.output.format
     folder = "".join(one if one.isalnum() or one in "._-" else "_" for one in contract.tool)[:100]
     return f"{scan_id}-{folder}/scan.{_EXTENSIONS.get(kind, kind)}"
 
 
-def parser_for(rule: OutputRule) -> str:
+def choose_parser(rule: OutputRule) -> str:
     """Return the built-in parser by which the output of a rule is read without the program that it names."""
     return rule.parser_name if rule.parser_name.startswith("builtin:") else "builtin:text"

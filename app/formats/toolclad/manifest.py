@@ -15,8 +15,13 @@ from pydantic import Field, ValidationError
 
 from app.core.errors import FieldError, InvalidDocument
 from app.core.text import MAX_DEPTH, pointer, reject_unstorable
-from app.formats.toolclad.argument_types import ArgumentSection, CustomType, argument_schema, resolved
-from app.formats.toolclad.command_words import template_words
+from app.formats.toolclad.argument_types import (
+    ArgumentSection,
+    CustomType,
+    build_argument_schema,
+    resolve_type,
+)
+from app.formats.toolclad.command_words import split_template
 from app.formats.toolclad.conditions import parse_condition
 from app.formats.toolclad.contract import (
     BUILT_IN_PARSERS,
@@ -40,9 +45,9 @@ from app.formats.toolclad.contract import (
 from app.formats.toolclad.placeholders import (
     Reference,
     SecretReference,
+    list_references,
+    list_secret_names,
     parse_pieces,
-    references,
-    secret_names,
 )
 
 MAX_MANIFEST_BYTES: Final = 256 << 10
@@ -148,28 +153,31 @@ class Manifest:
 
 def read_project(text: bytes) -> dict[str, CustomType]:
     """Return the types of a project file, by name; raise InvalidDocument."""
-    raw = _parsed(text)
+    raw = _parse_toml(text)
     try:
         return ProjectSections.model_validate({"types": raw.get("types", {})}).types
     except ValidationError as error:
-        raise InvalidDocument("The project file toolclad.toml is not valid", errors=_errors(error)) from None
+        raise InvalidDocument(
+            "The project file toolclad.toml is not valid", errors=_list_errors(error)
+        ) from None
 
 
 def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
     """Return a manifest whose arguments may have the types of a project; raise InvalidDocument."""
-    raw = _parsed(text)
-    reject_unstorable(raw, at="")
+    raw = _parse_toml(text)
+    reject_unstorable(raw, location="")
     _reject_beyond_json(raw, "")
     _reject_interactive(raw)
     try:
         sections = ManifestSections.model_validate(raw)
     except ValidationError as error:
-        raise InvalidDocument(_TITLE, errors=_errors(error)) from None
+        raise InvalidDocument(_TITLE, errors=_list_errors(error)) from None
     arguments = {
-        name: resolved(section, types, at=pointer("/args", name)) for name, section in sections.args.items()
+        name: resolve_type(section, types, location=pointer("/args", name))
+        for name, section in sections.args.items()
     }
     _check_backend(sections)
-    output = _output(sections)
+    output = _get_output(sections)
     contract = Contract(
         tool=sections.tool.name,
         version=sections.tool.version,
@@ -184,9 +192,9 @@ def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
         command=None if sections.command is None else sections.command.record(),
         mcp=sections.mcp,
     )
-    inputs, described = _inputs(arguments)
+    inputs, described = _build_inputs(arguments)
     contract = contract.model_copy(update={"arguments": described})
-    errors = list(_template_errors(contract, arguments))
+    errors = list(_list_template_errors(contract, arguments))
     if errors:
         raise InvalidDocument(_TITLE, errors=errors)
     return Manifest(
@@ -195,17 +203,19 @@ def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
         inputs=inputs,
         outputs=output.json_schema or {},
         contract=contract,
-        notes=tuple(_notes(sections)),
+        notes=tuple(_list_notes(sections)),
     )
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
+def _parse_toml(text: bytes) -> dict[str, Any]:
     if len(text) > MAX_MANIFEST_BYTES:
-        raise InvalidDocument(_TITLE, errors=[FieldError("", f"At most {MAX_MANIFEST_BYTES} bytes.")])
+        raise InvalidDocument(
+            _TITLE, errors=[FieldError("", f"Must have at most {MAX_MANIFEST_BYTES} bytes.")]
+        )
     try:
         decoded = text.removeprefix(b"\xef\xbb\xbf").decode()
     except UnicodeDecodeError:
-        raise InvalidDocument(_TITLE, errors=[FieldError("", "TOML is UTF-8.")]) from None
+        raise InvalidDocument(_TITLE, errors=[FieldError("", "Must be UTF-8, as TOML requires.")]) from None
     try:
         raw = tomllib.loads(decoded)
     except tomllib.TOMLDecodeError as error:
@@ -215,16 +225,16 @@ def _parsed(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         detail = "It is nested too deeply, or has a number of too many digits."
         raise InvalidDocument(_TITLE, errors=[FieldError("", detail)]) from None
-    if _depth_exceeds(raw):
-        raise InvalidDocument(_TITLE, errors=[FieldError("", f"At most {MAX_DEPTH} levels.")])
+    if _exceeds_depth(raw):
+        raise InvalidDocument(_TITLE, errors=[FieldError("", f"Nested more than {MAX_DEPTH} levels deep.")])
     return raw
 
 
-def _reject_beyond_json(value: Any, at: str) -> None:
+def _reject_beyond_json(value: Any, location: str) -> None:
     """Raise InvalidDocument for what TOML has and JSON has not: dates, `inf`, `nan`, long integers."""
     if isinstance(value, dict | list):
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
-            _reject_beyond_json(member, pointer(at, key))
+            _reject_beyond_json(member, pointer(location, key))
         return
     if isinstance(value, float):
         is_json = math.isfinite(value)
@@ -232,7 +242,7 @@ def _reject_beyond_json(value: Any, at: str) -> None:
         is_json = isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
     if not is_json:
         detail = "Write a value of JSON: no date, no time, no inf or nan, and integers of 64 bits."
-        raise InvalidDocument(_TITLE, errors=[FieldError(at, detail)])
+        raise InvalidDocument(_TITLE, errors=[FieldError(location, detail)])
 
 
 def _place(error: tomllib.TOMLDecodeError) -> str:
@@ -242,7 +252,7 @@ def _place(error: tomllib.TOMLDecodeError) -> str:
     return f" (at {inside})" if opened and _PLACE.fullmatch(inside) else ""
 
 
-def _depth_exceeds(raw: Any) -> bool:
+def _exceeds_depth(raw: Any) -> bool:
     level = [raw]
     for _ in range(MAX_DEPTH):
         level = [
@@ -256,14 +266,14 @@ def _depth_exceeds(raw: Any) -> bool:
     return True
 
 
-def _errors(error: ValidationError) -> list[FieldError]:
+def _list_errors(error: ValidationError) -> list[FieldError]:
     return [
-        FieldError(pointer("", *detail["loc"]), _sentence(detail["type"], detail["msg"]))
+        FieldError(pointer("", *detail["loc"]), _write_sentence(detail["type"], detail["msg"]))
         for detail in error.errors(include_url=False, include_input=False, include_context=False)[:50]
     ]
 
 
-def _sentence(kind: str, message: str) -> str:
+def _write_sentence(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "The gateway does not know this member of a manifest."
     return message.removeprefix("Value error, ")
@@ -286,23 +296,23 @@ def _check_backend(sections: ManifestSections) -> None:
         detail = "Give exec, template or executor."
         raise InvalidDocument(_TITLE, errors=[FieldError("/command", detail)])
     if not present:
-        at, detail = "", "Give a backend: [http], [command] or [mcp]."
+        location, detail = "", "Give a backend: [http], [command] or [mcp]."
         if sections.tool.dispatch == "callback":
-            at = "/tool/dispatch"
+            location = "/tool/dispatch"
             detail = "A callback is executed by the program that reads the manifest. Give a backend: [http], "
             detail += "[command] or [mcp]."
-        raise InvalidDocument("The manifest has no backend", errors=[FieldError(at, detail)])
+        raise InvalidDocument("The manifest has no backend", errors=[FieldError(location, detail)])
     if len(present) > 1:
         errors = [FieldError(f"/{name}", "Give one backend.") for name in present[1:]]
         raise InvalidDocument("The manifest has several backends", errors=errors)
 
 
-def _output(sections: ManifestSections) -> OutputSection:
+def _get_output(sections: ManifestSections) -> OutputSection:
     output = sections.output
     if output is None:
         if sections.tool.dispatch == "callback":
             return OutputSection(format="text")
-        raise InvalidDocument(_TITLE, errors=[FieldError("/output", "Say how the output is read.")])
+        raise InvalidDocument(_TITLE, errors=[FieldError("/output", "Must say how the output is read.")])
     if output.json_schema is None and sections.tool.dispatch == "exec":
         detail = "Give the JSON Schema of the results: it is mandatory for tools that are executed."
         raise InvalidDocument(_TITLE, errors=[FieldError("/output/schema", detail)])
@@ -315,7 +325,7 @@ def _output(sections: ManifestSections) -> OutputSection:
     return output
 
 
-def _inputs(
+def _build_inputs(
     arguments: dict[str, ArgumentSection],
 ) -> tuple[dict[str, Any], dict[str, ContractArgument]]:
     """Return the JSON Schema of the arguments, in the order of their positions, and those of the contract."""
@@ -325,7 +335,7 @@ def _inputs(
     ordered = sorted(arguments.items(), key=lambda item: item[1].position)
     for name, section in ordered:
         try:
-            schema = argument_schema(section, at=pointer("/args", name))
+            schema = build_argument_schema(section, location=pointer("/args", name))
         except InvalidDocument as error:
             errors += error.errors
             continue
@@ -344,12 +354,12 @@ def _inputs(
     return {**inputs, "additionalProperties": False}, described
 
 
-def _template_errors(contract: Contract, arguments: dict[str, ArgumentSection]) -> Iterator[FieldError]:
+def _list_template_errors(contract: Contract, arguments: dict[str, ArgumentSection]) -> Iterator[FieldError]:
     """Yield the errors of the texts with placeholders."""
     if contract.http is not None:
-        yield from _http_errors(contract.http, arguments)
+        yield from _list_http_errors(contract.http, arguments)
     elif contract.command is not None:
-        yield from _command_errors(contract.command, arguments)
+        yield from _list_command_errors(contract.command, arguments)
     elif contract.mcp is not None:
         unknown = [name for name in contract.mcp.field_map if name not in arguments]
         for name in unknown:
@@ -364,17 +374,17 @@ def _template_errors(contract: Contract, arguments: dict[str, ArgumentSection]) 
                 yield FieldError(pointer("/args", name, "type"), detail)
 
 
-def _http_errors(http: HttpSection, arguments: dict[str, ArgumentSection]) -> Iterator[FieldError]:
+def _list_http_errors(http: HttpSection, arguments: dict[str, ArgumentSection]) -> Iterator[FieldError]:
     texts = [("/http/url", http.url), *((pointer("/http/headers", n), v) for n, v in http.headers.items())]
-    for at, text in texts:
-        for name in references(text):
+    for location, text in texts:
+        for name in list_references(text):
             if name not in arguments:
-                yield FieldError(at, f"The placeholder {{{name}}} is no argument.")
+                yield FieldError(location, f"The placeholder {{{name}}} is no argument.")
     authority = http.url.partition("://")[2].partition("/")[0].partition("?")[0]
     if any(not isinstance(piece, str) for piece in parse_pieces(authority)):
         yield FieldError("/http/url", "No argument and no secret chooses the host: write it out.")
     path = http.url.partition("?")[0]
-    for name in references(path):
+    for name in list_references(path):
         section = arguments.get(name)
         if section is not None and not section.required and section.default in (None, ""):
             yield FieldError(
@@ -382,65 +392,67 @@ def _http_errors(http: HttpSection, arguments: dict[str, ArgumentSection]) -> It
             )
 
 
-def _command_errors(command: CommandRecord, arguments: dict[str, ArgumentSection]) -> Iterator[FieldError]:
+def _list_command_errors(
+    command: CommandRecord, arguments: dict[str, ArgumentSection]
+) -> Iterator[FieldError]:
     flags = {f"_{name}_flags" for name in command.mappings} | ({"_scan_flags"} if command.mappings else set())
     values = {*arguments, *command.defaults, *INJECTED}
-    known = values | flags | {f"_{one.name}" for one in command.conditionals}
+    known = values | flags | {f"_{conditional.name}" for conditional in command.conditionals}
     for name in command.mappings:
         if name not in arguments and name not in command.defaults:
             yield FieldError(pointer("/command/mappings", name), "There is no such argument.")
     for key, text in (("template", command.template), *(("exec", item) for item in command.exec)):
-        yield from _text_errors(text, f"/command/{key}", known)
+        yield from _list_text_errors(text, f"/command/{key}", known)
     for name, table in command.mappings.items():
         for value, text in table.items():
-            at = pointer("/command/mappings", name, value)
-            yield from _text_errors(text, at, values)
-            yield from _split_errors(text, at)
-    for one in command.conditionals:
-        at = pointer("/command/conditionals", one.name)
+            location = pointer("/command/mappings", name, value)
+            yield from _list_text_errors(text, location, values)
+            yield from _split_errors(text, location)
+    for conditional in command.conditionals:
+        location = pointer("/command/conditionals", conditional.name)
         try:
-            compared = parse_condition(one.when)
+            compared = parse_condition(conditional.when)
         except ValueError as error:
-            yield FieldError(f"{at}/when", str(error))
+            yield FieldError(f"{location}/when", str(error))
             continue
         for comparison in compared:
             if comparison.name not in arguments and comparison.name not in command.defaults:
-                yield FieldError(f"{at}/when", f"There is no argument {comparison.name}.")
-        yield from _text_errors(one.template, f"{at}/template", values | flags)
-        yield from _split_errors(one.template, f"{at}/template")
+                yield FieldError(f"{location}/when", f"There is no argument {comparison.name}.")
+        yield from _list_text_errors(conditional.template, f"{location}/template", values | flags)
+        yield from _split_errors(conditional.template, f"{location}/template")
     if not command.exec and command.template:
         yield from _split_errors(command.template, "/command/template")
-    yield from _program_errors(command)
+    yield from _list_program_errors(command)
 
 
-def _program_errors(command: CommandRecord) -> Iterator[FieldError]:
-    at, first = "/command/exec/0", command.exec[0] if command.exec else None
+def _list_program_errors(command: CommandRecord) -> Iterator[FieldError]:
+    location, first = "/command/exec/0", command.exec[0] if command.exec else None
     if first is None and command.template:
-        at = "/command/template"
+        location = "/command/template"
         words = command.template.split()
         first = words[0] if words else ""
     if first is not None and (not first or any(not isinstance(one, str) for one in parse_pieces(first))):
-        yield FieldError(at, "It begins with a program, which no argument can choose.")
+        yield FieldError(location, "It begins with a program, which no argument can choose.")
 
 
-def _text_errors(text: str, at: str, known: set[str]) -> Iterator[FieldError]:
+def _list_text_errors(text: str, location: str, known: set[str]) -> Iterator[FieldError]:
     for piece in parse_pieces(text):
         if isinstance(piece, SecretReference):
             detail = "The words of a command are visible to other programs: a secret goes with [http] only."
-            yield FieldError(at, detail)
+            yield FieldError(location, detail)
         elif isinstance(piece, Reference) and piece.name not in known:
-            yield FieldError(at, f"The placeholder {{{piece.name}}} has no value.")
+            yield FieldError(location, f"The placeholder {{{piece.name}}} has no value.")
 
 
-def _split_errors(text: str, at: str) -> Iterator[FieldError]:
+def _split_errors(text: str, location: str) -> Iterator[FieldError]:
     try:
-        template_words(text)
+        split_template(text)
     except ValueError as error:
-        yield FieldError(at, str(error))
+        yield FieldError(location, str(error))
 
 
-def _notes(sections: ManifestSections) -> Iterator[str]:
-    secrets = () if sections.http is None else secret_names(sections.http.url)
+def _list_notes(sections: ManifestSections) -> Iterator[str]:
+    secrets = () if sections.http is None else list_secret_names(sections.http.url)
     for name in dict.fromkeys(secrets):
         yield f"The secret {name} is part of the URL, which servers write into their logs."
     if sections.tool.binary and sections.command is None:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from app.core.exact_json import loads_exactly
-from app.formats.toolclad.contract import OutputRule
+from app.core.exact_json import load_exactly
 from app.formats.xml.parser import InvalidXml, XmlElement, parse_xml
 
 MAX_OUTPUT_BYTES: Final = 16 << 20
@@ -25,43 +24,38 @@ def parse_output(raw: bytes, parser: str) -> Any:
     return _PARSERS[parser](raw)
 
 
-def parser_of(rule: OutputRule) -> str:
-    """Return the name of the built-in parser of a rule."""
-    return rule.parser_name
-
-
-def raw_text(raw: bytes) -> str:
+def decode_output(raw: bytes) -> str:
     """Return output as text; bytes that are not UTF-8 become U+FFFD, and U+0000, too."""
     return raw.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
-def _text(raw: bytes) -> Any:
-    return {"raw_output": raw_text(raw)}
+def _parse_text(raw: bytes) -> Any:
+    return {"raw_output": decode_output(raw)}
 
 
-def _json(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     try:
-        return loads_exactly(raw.strip())
+        return load_exactly(raw.strip())
     except (ValueError, RecursionError):
         msg = "The output is not JSON."
         raise UnreadableOutput(msg) from None
 
 
-def _json_lines(raw: bytes) -> Any:
+def _parse_json_lines(raw: bytes) -> Any:
     results = []
     for number, line in enumerate(raw.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            results.append(loads_exactly(line))
+            results.append(load_exactly(line))
         except (ValueError, RecursionError):
             msg = f"Line {number} of the output is not JSON."
             raise UnreadableOutput(msg) from None
     return results
 
 
-def _csv(raw: bytes) -> Any:
-    text = raw_text(raw).removeprefix("\ufeff")
+def _parse_csv(raw: bytes) -> Any:
+    text = decode_output(raw).removeprefix("\ufeff")
     header = text.partition("\n")[0]
     delimiter = "\t" if "\t" in header else "|" if "|" in header and "," not in header else ","
     try:
@@ -77,12 +71,12 @@ def _csv(raw: bytes) -> Any:
         msg = "The output has two columns of one name, or too many values."
         raise UnreadableOutput(msg)
     return [
-        {name: _typed(row[index]) if index < len(row) else None for index, name in enumerate(names)}
+        {name: _convert_cell(row[index]) if index < len(row) else None for index, name in enumerate(names)}
         for row in rows[1:]
     ]
 
 
-def _typed(cell: str) -> Any:
+def _convert_cell(cell: str) -> Any:
     text = cell.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -98,15 +92,15 @@ def _typed(cell: str) -> Any:
     return number if math.isfinite(number) and "_" not in text else text
 
 
-def _xml(raw: bytes) -> Any:
+def _parse_xml(raw: bytes) -> Any:
     try:
         root = parse_xml(raw.strip())
     except InvalidXml as error:
         raise UnreadableOutput(str(error)) from None
-    return {root.name: _element(root)}
+    return {root.name: _convert_element(root)}
 
 
-def _element(element: XmlElement) -> dict[str, Any]:
+def _convert_element(element: XmlElement) -> dict[str, Any]:
     """Return `{"@attribute", "#text", child}`; children of one name are a list."""
     found: dict[str, Any] = {f"@{name}": value for name, value in element.attributes.items()}
     text = element.text.strip()
@@ -114,14 +108,14 @@ def _element(element: XmlElement) -> dict[str, Any]:
         found["#text"] = text
     children: dict[str, list[Any]] = {}
     for child in element.children:
-        children.setdefault(child.name, []).append(_element(child))
+        children.setdefault(child.name, []).append(_convert_element(child))
     return found | {name: members[0] if len(members) == 1 else members for name, members in children.items()}
 
 
 _PARSERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "builtin:text": _text,
-    "builtin:json": _json,
-    "builtin:jsonl": _json_lines,
-    "builtin:csv": _csv,
-    "builtin:xml": _xml,
+    "builtin:text": _parse_text,
+    "builtin:json": _parse_json,
+    "builtin:jsonl": _parse_json_lines,
+    "builtin:csv": _parse_csv,
+    "builtin:xml": _parse_xml,
 }

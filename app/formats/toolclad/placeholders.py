@@ -38,16 +38,16 @@ def parse_pieces(text: str, *, known: Callable[[str], bool] = lambda _: True) ->
     """Return the pieces of a text. A placeholder whose name is not `known` is literal text."""
     pieces: list[Piece] = []
     literal, end = "", 0
-    for found in _PLACEHOLDER.finditer(text):
-        name = found[1]
-        literal += text[end : found.start()]
-        end = found.end()
+    for match in _PLACEHOLDER.finditer(text):
+        name = match[1]
+        literal += text[end : match.start()]
+        end = match.end()
         if name.startswith(SECRET_PREFIX):
             piece: Piece = SecretReference(name.removeprefix(SECRET_PREFIX))
         elif known(name):
             piece = Reference(name)
         else:
-            literal += found[0]
+            literal += match[0]
             continue
         if literal:
             pieces.append(literal)
@@ -59,14 +59,14 @@ def parse_pieces(text: str, *, known: Callable[[str], bool] = lambda _: True) ->
     return tuple(pieces)
 
 
-def references(text: str) -> Iterator[str]:
+def list_references(text: str) -> Iterator[str]:
     """Yield the names of the placeholders of a text that are not secrets, in order."""
     for piece in parse_pieces(text):
         if isinstance(piece, Reference):
             yield piece.name
 
 
-def secret_names(text: str) -> Iterator[str]:
+def list_secret_names(text: str) -> Iterator[str]:
     """Yield the names of the secrets of a text, in order."""
     for piece in parse_pieces(text):
         if isinstance(piece, SecretReference):
@@ -88,7 +88,7 @@ def fill(
     )
 
 
-def text_of(value: Any) -> str:
+def write_text(value: Any) -> str:
     """Return the text of an argument: a string as it is, any other JSON value as JSON, without `.0`."""
     if isinstance(value, str):
         return value

@@ -9,10 +9,10 @@ import orjson
 
 from app.core.errors import FieldError, InvalidDocument
 from app.core.text import pointer
-from app.formats.archive import DocumentLimits, is_archive, names_in, unpack
+from app.formats.archive import DocumentLimits, is_archive, list_names, unpack
 from app.formats.toolclad.argument_types import CustomType
 from app.formats.toolclad.manifest import Manifest, read_manifest, read_project
-from app.formats.toolclad.tools import MANUAL_VERSION, tool_of
+from app.formats.toolclad.tools import MANUAL_VERSION, build_tool
 
 SUFFIX: Final = ".clad.toml"
 PROJECT_FILE: Final = "toolclad.toml"
@@ -53,7 +53,7 @@ class ManifestManual:
 def is_manifest_source(body: bytes) -> bool:
     """Return whether the bytes are a manifest, or a zip archive that has some."""
     if is_archive(body):
-        return any(name.endswith(SUFFIX) for name in names_in(body))
+        return any(name.endswith(SUFFIX) for name in list_names(body))
     return is_manifest(body)
 
 
@@ -71,26 +71,26 @@ def read_source(body: bytes) -> ManifestManual:
     """
     if not is_archive(body):
         manifest = read_manifest(body, {})
-        return ManifestManual(_manual([tool_of(manifest, {})]), (None,), (manifest.notes,))
+        return ManifestManual(_build_manual([build_tool(manifest, {})]), (None,), (manifest.notes,))
     files = unpack(body, limits=_LIMITS)
     manifests = {name: text for name, text in files.items() if name.endswith(SUFFIX)}
     if len(manifests) > MAX_MANIFESTS:
-        detail = f"At most {MAX_MANIFESTS} manifests."
+        detail = f"Must have at most {MAX_MANIFESTS} manifests."
         raise InvalidDocument("The archive has too many manifests", errors=[FieldError("", detail)])
-    types, servers = _project(files), _servers(files)
+    types, servers = _project(files), _read_servers(files)
     read: list[tuple[str, Manifest, dict[str, Any]]] = []
     rejected: list[RejectedManifest] = []
     for name, text in sorted(manifests.items()):
         try:
             manifest = read_manifest(text, types)
-            read.append((name, manifest, tool_of(manifest, servers)))
+            read.append((name, manifest, build_tool(manifest, servers)))
         except InvalidDocument as error:
             rejected.append(RejectedManifest(name, error))
     if not read and rejected:
-        raise _joined(rejected)
-    known = {*manifests, *(name for name in files if _basename(name) in (PROJECT_FILE, *SERVER_FILES))}
+        raise _join_errors(rejected)
+    known = {*manifests, *(name for name in files if _get_basename(name) in (PROJECT_FILE, *SERVER_FILES))}
     return ManifestManual(
-        _manual([tool for _, _, tool in read]),
+        _build_manual([tool for _, _, tool in read]),
         tuple(name for name, _, _ in read),
         tuple(manifest.notes for _, manifest, _ in read),
         tuple(rejected),
@@ -98,37 +98,37 @@ def read_source(body: bytes) -> ManifestManual:
     )
 
 
-def _manual(tools: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_manual(tools: list[dict[str, Any]]) -> dict[str, Any]:
     return {"utcp_version": MANUAL_VERSION, "tools": tools}
 
 
-def _basename(name: str) -> str:
+def _get_basename(name: str) -> str:
     return name.rpartition("/")[2]
 
 
 def _project(files: Mapping[str, bytes]) -> dict[str, CustomType]:
-    found = [name for name in files if _basename(name) == PROJECT_FILE]
-    if len(found) > 1:
-        errors = [FieldError(pointer("", name), "Give one project file.") for name in found[1:]]
+    projects = [name for name in files if _get_basename(name) == PROJECT_FILE]
+    if len(projects) > 1:
+        errors = [FieldError(pointer("", name), "Give one project file.") for name in projects[1:]]
         raise InvalidDocument("The archive has several project files", errors=errors)
-    if not found:
+    if not projects:
         return {}
     try:
-        return read_project(files[found[0]])
+        return read_project(files[projects[0]])
     except InvalidDocument as error:
-        raise _within(error, found[0]) from None
+        raise _extend_pointers(error, projects[0]) from None
 
 
-def _servers(files: Mapping[str, bytes]) -> Mapping[str, Any]:
-    found = [name for name in files if _basename(name) in SERVER_FILES]
-    if not found:
+def _read_servers(files: Mapping[str, bytes]) -> Mapping[str, Any]:
+    server_files = [name for name in files if _get_basename(name) in SERVER_FILES]
+    if not server_files:
         return {}
-    name = found[0]
+    name = server_files[0]
     try:
         servers = orjson.loads(files[name])["mcpServers"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         servers = None
-    if not isinstance(servers, dict) or len(found) > 1:
+    if not isinstance(servers, dict) or len(server_files) > 1:
         detail = 'Give one file with the member "mcpServers", an object.'
         raise InvalidDocument(
             "The MCP servers cannot be read", errors=[FieldError(pointer("", name), detail)]
@@ -136,12 +136,12 @@ def _servers(files: Mapping[str, bytes]) -> Mapping[str, Any]:
     return servers
 
 
-def _within(error: InvalidDocument, file: str) -> InvalidDocument:
+def _extend_pointers(error: InvalidDocument, file: str) -> InvalidDocument:
     errors = [FieldError(pointer("", file) + one.pointer, one.detail, one.expected) for one in error.errors]
     return InvalidDocument(error.detail, errors=errors)
 
 
-def _joined(rejected: list[RejectedManifest]) -> InvalidDocument:
+def _join_errors(rejected: list[RejectedManifest]) -> InvalidDocument:
     """Return one error for an archive of which no manifest can be read."""
-    errors = [one for each in rejected[:50] for one in _within(each.error, each.file or "").errors]
+    errors = [one for each in rejected[:50] for one in _extend_pointers(each.error, each.file or "").errors]
     return InvalidDocument("None of the manifests can be a tool", errors=errors[:50])

@@ -5,22 +5,20 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.errors import FieldError, InvalidDocument
-from app.core.text import pointer
 from app.formats.toolclad.contract import Contract
 from app.formats.toolclad.manifest import Manifest
 
 MANUAL_VERSION: Final = "1.0.1"
 VARIABLE_PREFIX: Final = "TOOLCLAD_SECRET_"
 """`{_secret:name}` is the variable `${TOOLCLAD_SECRET_NAME}`, as ToolClad names its environment variable."""
-_NO_PLACEHOLDER: Final = str.maketrans({"{": "%7B", "}": "%7D"})
 
 
-def variable_of(secret: str) -> str:
+def name_variable(secret: str) -> str:
     """Return the name of the variable that has the value of a secret."""
     return f"{VARIABLE_PREFIX}{secret.upper()}"
 
 
-def tool_of(manifest: Manifest, servers: Mapping[str, Any]) -> dict[str, Any]:
+def build_tool(manifest: Manifest, servers: Mapping[str, Any]) -> dict[str, Any]:
     """Return a manifest as a tool of a manual; `servers` are MCP servers (`mcpServers`) by name.
 
     Raise InvalidDocument, with pointers into the manifest, for a server that is not known.
@@ -38,33 +36,33 @@ def tool_of(manifest: Manifest, servers: Mapping[str, Any]) -> dict[str, Any]:
 def _call_template(contract: Contract, servers: Mapping[str, Any]) -> dict[str, Any]:
     stored = contract.model_dump(mode="json", exclude_none=True, by_alias=True)
     if contract.http is not None:
-        made: dict[str, Any] = {
+        template: dict[str, Any] = {
             "call_template_type": "http",
             "http_method": contract.http.method,
-            "url": _base(contract.http.url),
+            "url": _get_base(contract.http.url),
         }
         if contract.secrets:
-            made["secrets"] = {name: f"${{{variable_of(name)}}}" for name in contract.secrets}
-        return {**made, "toolclad": stored}
+            template["secrets"] = {name: f"${{{name_variable(name)}}}" for name in contract.secrets}
+        return {**template, "toolclad": stored}
     if contract.command is not None:
         return {"call_template_type": "cli", "toolclad": stored}
     assert contract.mcp is not None  # noqa: S101 - one backend is set.
     server = contract.mcp.server
-    config = _server(server, servers)
+    config = _find_server(server, servers)
     return {
         "call_template_type": "mcp",
-        "config": {"mcpServers": {_server_name(server): config}},
+        "config": {"mcpServers": {_name_server(server): config}},
         "tool_name": contract.mcp.tool,
         "toolclad": stored,
     }
 
 
-def _base(url: str) -> str:
+def _get_base(url: str) -> str:
     """Return the scheme, the host and the port of a URL, which are where calls go."""
     return f"{url.partition('://')[0]}://{url.partition('://')[2].partition('/')[0].partition('?')[0]}/"
 
 
-def _server(name: str, servers: Mapping[str, Any]) -> Any:
+def _find_server(name: str, servers: Mapping[str, Any]) -> Any:
     if name in servers:
         return servers[name]
     if name.lower().startswith(("https://", "http://")):
@@ -76,11 +74,6 @@ def _server(name: str, servers: Mapping[str, Any]) -> Any:
     raise InvalidDocument("The MCP server of the manifest is not known", errors=[error])
 
 
-def _server_name(server: str) -> str:
+def _name_server(server: str) -> str:
     is_url = server.lower().startswith(("https://", "http://"))
     return (urlsplit(server).hostname or "server") if is_url else server
-
-
-def manifest_pointer(at: str, file: str | None) -> str:
-    """Return the beginning of pointers into the manifest of a file, below the source at `at`."""
-    return at if file is None else pointer(at, file)

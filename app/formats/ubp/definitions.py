@@ -16,7 +16,7 @@ from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
 from app.formats.ubp.model import REGISTER_TOOLS, JsonPayload, Payload, WirePayload
 from app.formats.ubp.v1 import tools_pb2
-from app.formats.ubp.values import value_of
+from app.formats.ubp.values import read_value
 
 MAX_TOOLS: Final = 1_000
 """The tools of one registration."""
@@ -62,41 +62,46 @@ class FlatDefinition:
     losses: tuple[FieldError, ...] = ()
 
 
-def defined_tools(payload: Payload | None, *, at: str = "") -> list[DefinedTool]:
+def read_defined_tools(payload: Payload | None, *, location: str = "") -> list[DefinedTool]:
     """Return the tools of the arguments of `agent.register_tools`, as RegisterToolsArguments or a Struct.
 
-    Raise InvalidInput, with pointers below `at`, for arguments of another form, more than MAX_TOOLS tools, a
-    tool without a name, and a name that is given twice.
+    Raise InvalidInput, with pointers below `location`, for arguments of another form, more than MAX_TOOLS
+    tools, a tool without a name, and a name that is given twice.
     """
-    value = _registered_value(payload, at)
+    value = _read_registered_value(payload, location)
     tools = value.get("tools", []) if isinstance(value, Mapping) else None
     if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
-        raise _invalid(pointer(at, "tools"), f"This must be a list of at most {MAX_TOOLS} tools.")
-    found: dict[str, DefinedTool] = {}
+        raise _reject_tools(pointer(location, "tools"), f"This must be a list of at most {MAX_TOOLS} tools.")
+    tools_by_name: dict[str, DefinedTool] = {}
     for index, tool in enumerate(tools):
-        where = pointer(at, "tools", index)
-        one = _defined_tool(tool, where)
-        if one.name in found:
-            raise _invalid(pointer(where, "name"), "There are two tools of this name.")
-        found[one.name] = one
-    return list(found.values())
+        where = pointer(location, "tools", index)
+        defined = _read_defined_tool(tool, where)
+        if defined.name in tools_by_name:
+            raise _reject_tools(pointer(where, "name"), "There are two tools of this name.")
+        tools_by_name[defined.name] = defined
+    return list(tools_by_name.values())
 
 
-def flat_definition(name: str, description: str, inputs: Mapping[str, Any]) -> FlatDefinition:
+def build_flat_definition(name: str, description: str, inputs: Mapping[str, Any]) -> FlatDefinition:
     """Return the definition of a tool with flat parameters, and the whole schema beside them."""
     properties = inputs.get("properties")
     required = inputs.get("required", ())
     losses: list[FieldError] = []
     parameters = [
-        _flat_parameter(parameter, schema, parameter in required, losses)
+        _build_flat_parameter(parameter, schema, parameter in required, losses)
         for parameter, schema in (properties if isinstance(properties, Mapping) else {}).items()
     ]
     _report_unseen(inputs, _FLAT_OF_TOOL, "", losses)
-    whole = {"name": name, "description": description, "parameters": parameters, "jsonSchema": _json(inputs)}
+    whole = {
+        "name": name,
+        "description": description,
+        "parameters": parameters,
+        "jsonSchema": _write_json(inputs),
+    }
     return FlatDefinition(whole, tuple(losses))
 
 
-def _flat_parameter(name: str, schema: Any, required: bool, losses: list[FieldError]) -> dict[str, Any]:
+def _build_flat_parameter(name: str, schema: Any, required: bool, losses: list[FieldError]) -> dict[str, Any]:
     """Return a ToolParameter in JSON; add what it does not say without its schema to `losses`."""
     where = pointer("/properties", name)
     known: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
@@ -111,29 +116,29 @@ def _flat_parameter(name: str, schema: Any, required: bool, losses: list[FieldEr
         "type": kind,
         "description": description,
         "required": required,
-        "jsonSchema": _json(known),
+        "jsonSchema": _write_json(known),
     }
 
 
 def _report_unseen(
-    schema: Mapping[str, Any], seen: frozenset[str], at: str, losses: list[FieldError]
+    schema: Mapping[str, Any], seen: frozenset[str], location: str, losses: list[FieldError]
 ) -> None:
     unseen = sorted(schema.keys() - seen)
     if unseen:
         detail = f"Without the field json_schema these are lost: {', '.join(unseen)}."
-        losses.append(FieldError(at, detail))
+        losses.append(FieldError(location, detail))
 
 
-def registration_payload(definitions: Sequence[Mapping[str, Any]]) -> JsonPayload:
+def build_registration_payload(definitions: Sequence[Mapping[str, Any]]) -> JsonPayload:
     """Return definitions, in JSON, as the arguments of `agent.register_tools`."""
     return JsonPayload({"@type": REGISTER_TOOLS, "tools": list(definitions)})
 
 
-def registration_wire(payload: JsonPayload) -> WirePayload:
+def encode_registration(payload: JsonPayload) -> WirePayload:
     """Return a payload of `registration_payload` in protocol buffers."""
-    found = tools_pb2.RegisterToolsArguments()
+    message = tools_pb2.RegisterToolsArguments()
     for tool in payload.members["tools"]:
-        definition = found.tools.add(
+        definition = message.tools.add(
             name=tool["name"], description=tool["description"], json_schema=tool["jsonSchema"]
         )
         for parameter in tool["parameters"]:
@@ -144,15 +149,15 @@ def registration_wire(payload: JsonPayload) -> WirePayload:
                 required=parameter["required"],
                 json_schema=parameter["jsonSchema"],
             )
-    return WirePayload(REGISTER_TOOLS, found.SerializeToString())
+    return WirePayload(REGISTER_TOOLS, message.SerializeToString())
 
 
-def _registered_value(payload: Payload | None, at: str) -> Any:
+def _read_registered_value(payload: Payload | None, location: str) -> Any:
     if isinstance(payload, WirePayload) and payload.type_url == REGISTER_TOOLS:
         try:
-            found = tools_pb2.RegisterToolsArguments.FromString(payload.value)
+            message = tools_pb2.RegisterToolsArguments.FromString(payload.value)
         except DecodeError:
-            raise _invalid(pointer(at, "value"), "This is no RegisterToolsArguments.") from None
+            raise _reject_tools(pointer(location, "value"), "This is no RegisterToolsArguments.") from None
         return {
             "tools": [
                 {
@@ -170,57 +175,61 @@ def _registered_value(payload: Payload | None, at: str) -> Any:
                         for parameter in tool.parameters
                     ],
                 }
-                for tool in found.tools
+                for tool in message.tools
             ]
         }
-    return value_of(payload, at=at)
+    return read_value(payload, location=location)
 
 
-def _defined_tool(tool: Any, at: str) -> DefinedTool:
+def _read_defined_tool(tool: Any, location: str) -> DefinedTool:
     if not isinstance(tool, Mapping):
-        raise _invalid(at, "This must be an object.")
-    name = _text(tool, "name", at)
+        raise _reject_tools(location, "This must be an object.")
+    name = _read_text(tool, "name", location)
     if not name:
-        raise _invalid(pointer(at, "name"), "A tool has a name.")
-    description = _text(tool, "description", at)
-    whole = _schema(tool, at)
+        raise _reject_tools(pointer(location, "name"), "A tool has a name.")
+    description = _read_text(tool, "description", location)
+    whole = _read_schema(tool, location)
     parameters = [] if tool.get("parameters") is None else tool["parameters"]
     if not isinstance(parameters, list):
-        raise _invalid(pointer(at, "parameters"), "This must be a list.")
+        raise _reject_tools(pointer(location, "parameters"), "This must be a list.")
     if whole is not None:
         if whole.get("type", "object") != "object":
-            raise _invalid(pointer(at, "jsonSchema"), "The schema of arguments has the type object.")
+            raise _reject_tools(
+                pointer(location, "jsonSchema"), "The schema of arguments has the type object."
+            )
         return DefinedTool(name, description, {"type": "object", **whole})
     notes: list[str] = []
     properties: dict[str, Any] = {}
     required: list[str] = []
     for index, parameter in enumerate(parameters):
-        where = pointer(at, "parameters", index)
+        where = pointer(location, "parameters", index)
         if not isinstance(parameter, Mapping):
-            raise _invalid(where, "This must be an object.")
-        parameter_name = _text(parameter, "name", where)
+            raise _reject_tools(where, "This must be an object.")
+        parameter_name = _read_text(parameter, "name", where)
         if not parameter_name or parameter_name in properties:
-            raise _invalid(pointer(where, "name"), "A parameter has a name of its own.")
-        properties[parameter_name] = _parameter_schema(parameter, where, notes)
+            raise _reject_tools(pointer(where, "name"), "A parameter has a name of its own.")
+        properties[parameter_name] = _read_parameter_schema(parameter, where, notes)
         if parameter.get("required") is True:
             required.append(parameter_name)
     inputs: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
     return DefinedTool(name, description, inputs | {"additionalProperties": False}, tuple(notes))
 
 
-def _parameter_schema(parameter: Mapping[str, Any], at: str, notes: list[str]) -> dict[str, Any]:
-    schema = _schema(parameter, at)
+def _read_parameter_schema(parameter: Mapping[str, Any], location: str, notes: list[str]) -> dict[str, Any]:
+    schema = _read_schema(parameter, location)
     if schema is None:
-        kind = _text(parameter, "type", at).strip()
+        kind = _read_text(parameter, "type", location).strip()
         known = _TYPES.get(kind.lower())
         if known is None and kind:
-            notes.append(f"The type {kind[:40]!r} at {at} is not one of JSON Schema: any value is taken.")
+            notes.append(
+                f"The type {kind[:40]!r} at {location} is not one of JSON Schema: any value is taken."
+            )
         schema = {} if known is None else {"type": known}
-    description = _text(parameter, "description", at)
+    description = _read_text(parameter, "description", location)
     return {**schema, "description": description} if description else schema
 
 
-def _schema(members: Mapping[str, Any], at: str) -> dict[str, Any] | None:
+def _read_schema(members: Mapping[str, Any], location: str) -> dict[str, Any] | None:
     """Return the member `json_schema`, JSON text or an object; None where it is empty."""
     name = "jsonSchema" if "jsonSchema" in members else "json_schema"
     value = members.get(name)
@@ -230,16 +239,16 @@ def _schema(members: Mapping[str, Any], at: str) -> dict[str, Any] | None:
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise _invalid(pointer(at, name), "This must be a JSON Schema as JSON text.") from None
+            raise _reject_tools(pointer(location, name), "This must be a JSON Schema as JSON text.") from None
     if not isinstance(value, dict):
-        raise _invalid(pointer(at, name), "This must be a JSON Schema that is an object.")
+        raise _reject_tools(pointer(location, name), "This must be a JSON Schema that is an object.")
     return value
 
 
-def _text(members: Mapping[str, Any], name: str, at: str) -> str:
+def _read_text(members: Mapping[str, Any], name: str, location: str) -> str:
     value = members.get(name) or ""
     if not isinstance(value, str):
-        raise _invalid(pointer(at, name), "This must be a text.")
+        raise _reject_tools(pointer(location, name), "This must be a text.")
     return value
 
 
@@ -248,9 +257,9 @@ def _is_enum_of_text(schema: Mapping[str, Any]) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def _json(value: Mapping[str, Any]) -> str:
+def _write_json(value: Mapping[str, Any]) -> str:
     return exact_json.dumps(value).decode()
 
 
-def _invalid(at: str, detail: str) -> InvalidInput:
-    return InvalidInput("The tools are not valid.", errors=[FieldError(at, detail)])
+def _reject_tools(location: str, detail: str) -> InvalidInput:
+    return InvalidInput("The tools are not valid.", errors=[FieldError(location, detail)])

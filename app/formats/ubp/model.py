@@ -110,7 +110,7 @@ class Message:
         return self.metadata.get(REPLY_TO)
 
 
-def identified_message(
+def build_identified_message(
     kind: str, command_id: str, *, message_id: str = "", reply_to: str | None = None
 ) -> Message:
     """Return a message that has nothing but ids, in place of a malformed one.

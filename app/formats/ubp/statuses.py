@@ -60,18 +60,18 @@ _HTTP_STATUSES: Final[Mapping[Status, int]] = {
 }
 
 
-def status_of(error: GatewayError) -> Status:
+def choose_status(error: GatewayError) -> Status:
     """Return the status of a command that ended with an error of the gateway."""
     return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), Status.ERROR)
 
 
-def status_of_response(http_status: int) -> Status:
+def choose_status_of_response(http_status: int) -> Status:
     """Return the status for an upstream's own HTTP status: SUCCESS below 400."""
     if http_status < 400:
         return Status.SUCCESS
     return _BY_HTTP_STATUS.get(http_status, Status.ERROR)
 
 
-def http_status_of(status: Status) -> int:
+def choose_http_status(status: Status) -> int:
     """Return the HTTP status for an executor's own status; 500 for one without a counterpart."""
     return _HTTP_STATUSES.get(status, 500)

@@ -42,36 +42,36 @@ class ConvertedPayload:
     notes: tuple[str, ...] = ()
 
 
-def struct_payload(arguments: Mapping[str, Any]) -> ConvertedPayload:
+def build_struct_payload(arguments: Mapping[str, Any]) -> ConvertedPayload:
     """Return the arguments of a tool as a Struct; raise InvalidInput for more than MAX_DEPTH levels."""
     notes: list[str] = []
     return ConvertedPayload(
-        JsonPayload({"@type": STRUCT, "value": _sendable(arguments, "", notes, 0)}), tuple(notes)
+        JsonPayload({"@type": STRUCT, "value": _make_sendable(arguments, "", notes, 0)}), tuple(notes)
     )
 
 
-def value_payload(value: Any) -> ConvertedPayload:
+def build_value_payload(value: Any) -> ConvertedPayload:
     """Return any JSON value as a Value; raise InvalidInput for more than MAX_DEPTH levels."""
     notes: list[str] = []
-    return ConvertedPayload(exact_payload(_sendable(value, "", notes, 0)), tuple(notes))
+    return ConvertedPayload(build_exact_payload(_make_sendable(value, "", notes, 0)), tuple(notes))
 
 
-def exact_payload(value: Any) -> JsonPayload:
+def build_exact_payload(value: Any) -> JsonPayload:
     """Return any JSON value as a Value whose numbers keep their digits for a peer that speaks JSON."""
     return JsonPayload({"@type": _VALUE, "value": value})
 
 
-def bytes_payload(value: bytes) -> JsonPayload:
+def build_bytes_payload(value: bytes) -> JsonPayload:
     """Return bytes as a BytesValue, which is Base64 in JSON."""
     return JsonPayload({"@type": _BYTES, "value": base64.b64encode(value).decode("ascii")})
 
 
-def value_of(payload: Payload | None, *, at: str = "") -> Any:
+def read_value(payload: Payload | None, *, location: str = "") -> Any:
     """Return the JSON value of a payload: that of a well-known type, bytes as Base64, None without a payload.
 
     Of a payload that arrived as JSON with another type, or with none, it is the object itself without
-    `@type`. Raise InvalidInput, with a pointer below `at`, for a message that is malformed, and for one of an
-    unknown type that arrived as protocol buffers.
+    `@type`. Raise InvalidInput, with a pointer below `location`, for a message that is malformed, and for one
+    of an unknown type that arrived as protocol buffers.
     """
     if payload is None:
         return None
@@ -80,14 +80,14 @@ def value_of(payload: Payload | None, *, at: str = "") -> Any:
         if kind in _WELL_KNOWN:
             for name in payload.members.keys() - {"@type", "value"}:
                 # Whoever it is forwarded to could read what nobody here has checked.
-                problem = FieldError(pointer(at, name), "A well-known type has no member but `value`.")
+                problem = FieldError(pointer(location, name), "A well-known type has no member but `value`.")
                 raise InvalidInput("The message is not valid.", errors=[problem])
             return payload.members.get("value")
         return {name: member for name, member in payload.members.items() if name != "@type"}
-    return _message_value(payload, at)
+    return _read_message_value(payload, location)
 
 
-def bytes_of(payload: Payload | None) -> bytes | None:
+def read_bytes(payload: Payload | None) -> bytes | None:
     """Return the bytes of a BytesValue; None for any other payload, and for Base64 that is malformed."""
     if payload is None or payload.type_url != _BYTES:
         return None
@@ -99,11 +99,11 @@ def bytes_of(payload: Payload | None) -> bytes | None:
         return None
 
 
-def to_wire(payload: Payload, *, at: str = "") -> WirePayload:
+def to_wire(payload: Payload, *, location: str = "") -> WirePayload:
     """Return a payload for a peer that speaks protocol buffers: what arrived so is unchanged.
 
-    A JSON object without `@type` is a Struct. Raise InvalidInput, with a pointer below `at`, for a type that
-    is not well known, and for a value that is none of its type.
+    A JSON object without `@type` is a Struct. Raise InvalidInput, with a pointer below `location`, for a type
+    that is not well known, and for a value that is none of its type.
     """
     if isinstance(payload, WirePayload):
         return payload
@@ -111,17 +111,17 @@ def to_wire(payload: Payload, *, at: str = "") -> WirePayload:
     kind = members.get("@type", STRUCT)
     codec = _WELL_KNOWN.get(kind)
     if codec is None:
-        problem = FieldError(pointer(at, "@type"), "This type has no form in protocol buffers here.")
+        problem = FieldError(pointer(location, "@type"), "This type has no form in protocol buffers here.")
         raise InvalidInput("A message of this type cannot be converted.", errors=[problem])
     value = members.get("value") if "@type" in members else members
     try:
         return WirePayload(kind, codec.encode(value).SerializeToString(deterministic=True))
     except (TypeError, ValueError, OverflowError, RecursionError, DecodeError):
-        problem = FieldError(pointer(at, "value"), f"This is no {kind.rpartition('.')[2]}.")
+        problem = FieldError(pointer(location, "value"), f"This is no {kind.rpartition('.')[2]}.")
         raise InvalidInput("A message cannot be converted.", errors=[problem]) from None
 
 
-def to_json(payload: Payload, *, at: str = "") -> JsonPayload:
+def to_json(payload: Payload, *, location: str = "") -> JsonPayload:
     """Return a payload for a peer that speaks JSON: what arrived so is unchanged.
 
     A message of an unknown type is its bytes in Base64, in the member `value`. Raise InvalidInput for a
@@ -130,37 +130,44 @@ def to_json(payload: Payload, *, at: str = "") -> JsonPayload:
     if isinstance(payload, JsonPayload):
         return payload
     if payload.type_url in _WELL_KNOWN:
-        return JsonPayload({"@type": payload.type_url, "value": _message_value(payload, at)})
+        return JsonPayload({"@type": payload.type_url, "value": _read_message_value(payload, location)})
     return JsonPayload({"@type": payload.type_url, "value": base64.b64encode(payload.value).decode("ascii")})
 
 
-def _message_value(payload: WirePayload, at: str) -> Any:
+def _read_message_value(payload: WirePayload, location: str) -> Any:
     codec = _WELL_KNOWN.get(payload.type_url)
     if codec is None:
         problem = FieldError(
-            pointer(at, "type_url"), "Send google.protobuf.Struct, or another well-known type."
+            pointer(location, "type_url"), "Send google.protobuf.Struct, or another well-known type."
         )
         raise InvalidInput("The message has a type that is not known here.", errors=[problem])
     try:
         return codec.decode(codec.message.FromString(payload.value))
     except (DecodeError, RecursionError, ValueError):
-        problem = FieldError(pointer(at, "value"), f"This is no {payload.type_url.rpartition('.')[2]}.")
+        problem = FieldError(pointer(location, "value"), f"This is no {payload.type_url.rpartition('.')[2]}.")
         raise InvalidInput("A message could not be read.", errors=[problem]) from None
 
 
-def _sendable(value: Any, at: str, notes: list[str], depth: int) -> Any:
+def _make_sendable(value: Any, location: str, notes: list[str], depth: int) -> Any:
     """Return the value with the numbers that no double has as text; add their pointers to `notes`."""
     if depth > MAX_DEPTH:
         raise InvalidInput(
-            f"The value has more than {MAX_DEPTH} levels.", errors=[FieldError(at, "Too deep.")]
+            f"The value has more than {MAX_DEPTH} levels.",
+            errors=[FieldError(location, f"Nested more than {MAX_DEPTH} levels deep.")],
         )
     if isinstance(value, Mapping):
-        return {key: _sendable(member, pointer(at, key), notes, depth + 1) for key, member in value.items()}
+        return {
+            key: _make_sendable(member, pointer(location, key), notes, depth + 1)
+            for key, member in value.items()
+        }
     if isinstance(value, list):
-        return [_sendable(member, pointer(at, index), notes, depth + 1) for index, member in enumerate(value)]
+        return [
+            _make_sendable(member, pointer(location, index), notes, depth + 1)
+            for index, member in enumerate(value)
+        ]
     is_long = type(value) is int and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER
     if is_long or type(value) is Decimal:
-        notes.append(at)
+        notes.append(location)
         return str(value)
     return value
 
@@ -200,7 +207,7 @@ def _from_value(value: struct_pb2.Value) -> Any:
     if kind == "list_value":
         return _from_list(value.list_value)
     if kind == "number_value":
-        return _number(value.number_value)
+        return _read_number(value.number_value)
     return None if kind in (None, "null_value") else getattr(value, kind)
 
 
@@ -212,7 +219,7 @@ def _from_list(value: struct_pb2.ListValue) -> list[Any]:
     return [_from_value(member) for member in value.values]
 
 
-def _number(number: float) -> float | int:
+def _read_number(number: float) -> float | int:
     """Return an integer for a double without a fraction; raise ValueError for NaN and infinity."""
     if not math.isfinite(number):
         raise ValueError
@@ -228,7 +235,7 @@ class _Codec:
     decode: Callable[[Any], Any]
 
 
-def _wrapper(message: type[Message], kinds: tuple[type, ...]) -> _Codec:
+def _build_wrapper(message: type[Message], kinds: tuple[type, ...]) -> _Codec:
     """Return the codec of a wrapper, whose JSON is its value."""
 
     def encode(value: Any) -> Message:
@@ -262,11 +269,11 @@ _WELL_KNOWN: Final[Mapping[str, _Codec]] = {
         "Struct": _Codec(struct_pb2.Struct, _to_struct, _from_struct),
         "Value": _Codec(struct_pb2.Value, _to_value, _from_value),
         "ListValue": _Codec(struct_pb2.ListValue, _to_list, _from_list),
-        "StringValue": _wrapper(wrappers_pb2.StringValue, (str,)),
-        "BoolValue": _wrapper(wrappers_pb2.BoolValue, (bool,)),
-        "DoubleValue": _Codec(wrappers_pb2.DoubleValue, _of_double, lambda found: _number(found.value)),
+        "StringValue": _build_wrapper(wrappers_pb2.StringValue, (str,)),
+        "BoolValue": _build_wrapper(wrappers_pb2.BoolValue, (bool,)),
+        "DoubleValue": _Codec(wrappers_pb2.DoubleValue, _of_double, lambda found: _read_number(found.value)),
         "Int64Value": _Codec(wrappers_pb2.Int64Value, _of_int64, lambda found: str(found.value)),
-        "Int32Value": _wrapper(wrappers_pb2.Int32Value, (int,)),
+        "Int32Value": _build_wrapper(wrappers_pb2.Int32Value, (int,)),
         "BytesValue": _Codec(
             wrappers_pb2.BytesValue, _of_bytes, lambda found: base64.b64encode(found.value).decode("ascii")
         ),

@@ -20,7 +20,7 @@ from app.formats.ubp.model import (
     Payload,
     Status,
     WirePayload,
-    identified_message,
+    build_identified_message,
 )
 from app.formats.ubp.v1 import core_pb2
 from app.formats.ubp.values import to_wire
@@ -40,10 +40,10 @@ def decode_message(data: bytes) -> Message:
     Raise BadRequest for bytes that are none, and InvalidInput for a time that is none.
     """
     try:
-        found = core_pb2.UbpMessage.FromString(data)
+        decoded = core_pb2.UbpMessage.FromString(data)
     except (DecodeError, RecursionError):
         raise BadRequest("The message is no ubp.v1.UbpMessage.") from None
-    return from_proto(found)
+    return from_proto(decoded)
 
 
 def identify_message(data: bytes) -> Message | None:
@@ -70,7 +70,7 @@ def identify_message(data: bytes) -> Message | None:
             command_id = (named[-1] if named else payload.get("command_id", [b""]))[-1].decode()
             if command_id:
                 last = reply_to[-1] if reply_to else None
-                return identified_message(kind, command_id, message_id=message_id, reply_to=last)
+                return build_identified_message(kind, command_id, message_id=message_id, reply_to=last)
     except (DecodeError, UnicodeDecodeError, KeyError):
         return None
     return None
@@ -82,67 +82,67 @@ def encode_message(message: Message) -> bytes:
     return data
 
 
-def from_proto(found: core_pb2.UbpMessage) -> Message:
+def from_proto(decoded: core_pb2.UbpMessage) -> Message:
     """Return the message of the generated class; raise InvalidInput for a time that is none."""
-    kind = found.WhichOneof("payload")
+    kind = decoded.WhichOneof("payload")
     payload: Command | CommandResult | Event | None = None
     if kind == "command_request":
-        request = found.command_request
-        arguments = _payload(request.arguments) if request.HasField("arguments") else None
+        request = decoded.command_request
+        arguments = _read_payload(request.arguments) if request.HasField("arguments") else None
         payload = Command(request.command_id, request.command_name, arguments, dict(request.metadata))
     elif kind == "command_response":
-        response = found.command_response
-        result = _payload(response.result) if response.HasField("result") else None
+        response = decoded.command_response
+        result = _read_payload(response.result) if response.HasField("result") else None
         status = Status.of(int(response.status))
         payload = CommandResult(response.command_id, status, result, response.error, dict(response.metadata))
     elif kind == "event":
-        event = found.event
-        content = _payload(event.payload) if event.HasField("payload") else None
+        event = decoded.event
+        content = _read_payload(event.payload) if event.HasField("payload") else None
         payload = Event(event.event_name, content, dict(event.metadata))
-    return Message(found.message_id, payload, dict(found.metadata), _seconds(found))
+    return Message(decoded.message_id, payload, dict(decoded.metadata), _read_seconds(decoded))
 
 
 def to_proto(message: Message) -> core_pb2.UbpMessage:
     """Return a message as the generated class; raise InvalidInput for a payload without such a form."""
-    found = core_pb2.UbpMessage(message_id=message.message_id, metadata=dict(message.metadata))
+    encoded = core_pb2.UbpMessage(message_id=message.message_id, metadata=dict(message.metadata))
     if message.sent_at is not None:
-        found.sent_at.CopyFrom(_timestamp(message.sent_at))
+        encoded.sent_at.CopyFrom(_write_timestamp(message.sent_at))
     payload = message.payload
     if isinstance(payload, Command):
-        request = found.command_request
+        request = encoded.command_request
         request.command_id, request.command_name = payload.command_id, payload.command_name
         _set(request.arguments, payload.arguments, "/command_request/arguments")
         _update(request.metadata, payload.metadata)
     elif isinstance(payload, CommandResult):
-        response = found.command_response
+        response = encoded.command_response
         response.command_id, response.status = payload.command_id, int(payload.status)  # type: ignore[assignment]
         response.error = payload.error
         _set(response.result, payload.result, "/command_response/result")
         _update(response.metadata, payload.metadata)
     elif payload is not None:
-        found.event.event_name = payload.event_name
-        _set(found.event.payload, payload.payload, "/event/payload")
-        _update(found.event.metadata, payload.metadata)
-    return found
+        encoded.event.event_name = payload.event_name
+        _set(encoded.event.payload, payload.payload, "/event/payload")
+        _update(encoded.event.metadata, payload.metadata)
+    return encoded
 
 
 def _read_fields(data: bytes, kind: Any) -> dict[str, list[bytes]]:
     """Return the texts, bytes and messages in a serialised message, by the names of its fields."""
     names = {field.number: field.name for field in kind.DESCRIPTOR.fields}
-    found: dict[str, list[bytes]] = {}
+    fields: dict[str, list[bytes]] = {}
     for field in UnknownFieldSet(Empty.FromString(data)):
         if field.wire_type == _LENGTH_DELIMITED and field.field_number in names:
-            found.setdefault(names[field.field_number], []).append(field.data)
-    return found
+            fields.setdefault(names[field.field_number], []).append(field.data)
+    return fields
 
 
-def _payload(found: AnyMessage) -> WirePayload:
-    return WirePayload(found.type_url, found.value)
+def _read_payload(encoded: AnyMessage) -> WirePayload:
+    return WirePayload(encoded.type_url, encoded.value)
 
 
-def _set(field: AnyMessage, payload: Payload | None, at: str) -> None:
+def _set(field: AnyMessage, payload: Payload | None, location: str) -> None:
     if payload is not None:
-        wire = to_wire(payload, at=at)
+        wire = to_wire(payload, location=location)
         field.type_url, field.value = wire.type_url, wire.value
 
 
@@ -150,15 +150,15 @@ def _update(field: "Mapping[str, str]", metadata: Mapping[str, str]) -> None:
     field.update(metadata)  # type: ignore[attr-defined]
 
 
-def _seconds(found: core_pb2.UbpMessage) -> float | None:
+def _read_seconds(decoded: core_pb2.UbpMessage) -> float | None:
     try:
-        return found.sent_at.ToMicroseconds() / 1e6 if found.HasField("sent_at") else None
+        return decoded.sent_at.ToMicroseconds() / 1e6 if decoded.HasField("sent_at") else None
     except ValueError:
         problem = FieldError("/sentAt", "This must be a time from the year 1 to 9999.")
         raise InvalidInput("The message is not valid.", errors=[problem]) from None
 
 
-def _timestamp(seconds: float) -> Timestamp:
-    found = Timestamp()
-    found.FromDatetime(datetime.fromtimestamp(seconds, UTC))
-    return found
+def _write_timestamp(seconds: float) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromDatetime(datetime.fromtimestamp(seconds, UTC))
+    return timestamp

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
 from app.formats.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
-from app.formats.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
+from app.formats.utcp.oauth2_grant import OAuth2Grant, build_google_draft, build_oauth2_draft
 from app.formats.utcp.signature_recipe import SignatureRecipe
 from app.security.sealed_credentials import CredentialDraft
 
@@ -176,35 +176,37 @@ _MODELS: Final[Mapping[str, type[AnyAuth]]] = {
 }  # fmt: skip
 
 
-def read_auth(raw: Any, *, at: str = "") -> AnyAuth:
+def read_auth(raw: Any, *, location: str = "") -> AnyAuth:
     """Parse an auth object, accepting variant spellings of its type; raise InvalidInput with pointers
-    below `at`.
+    below `location`.
     """
     if isinstance(raw, AnyAuth):
         return raw
     if not isinstance(raw, Mapping):
         raise InvalidInput(
-            "auth must be an object", errors=[FieldError(at, "Give an object with auth_type.")]
+            "auth must be an object", errors=[FieldError(location, "Must be an object with `auth_type`.")]
         )
-    kind = _kind(raw)
+    kind = _read_kind(raw)
     model = _MODELS.get(kind)
     if model is None:
         error = FieldError(
-            pointer(at, "auth_type"), "This auth_type is not supported.", expected=sorted(_MODELS)
+            pointer(location, "auth_type"), "This auth_type is not supported.", expected=sorted(_MODELS)
         )
         raise InvalidInput("The auth_type is not supported", errors=[error])
     try:
         return model.model_validate({**raw, "auth_type": kind})
     except ValidationError as error:
-        raise InvalidInput("The auth object is not valid", errors=field_errors(error, at=at)) from None
+        raise InvalidInput(
+            "The auth object is not valid", errors=convert_field_errors(error, location=location)
+        ) from None
 
 
-def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
+def convert_auth(auth: Any, *, at: str = "") -> CredentialDraft:
     """Return the credential draft of a UTCP auth object (or model). Its values may contain `${VARIABLES}`.
 
     Raises InvalidInput for an invalid auth object, and for a name or value that cannot be sent.
     """
-    match read_auth(auth, at=at):
+    match read_auth(auth, location=at):
         case ApiKeyAuth(api_key=value, var_name=name, location=location):
             _check_name(name, location, at=pointer(at, "var_name"))
             _check_value(value, at=pointer(at, "api_key"))
@@ -212,7 +214,7 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
         case BasicAuth(username=username, password=password):
             return CredentialDraft("basic", {}, {"username": username, "password": password})
         case BearerAuth(token=token, scheme=scheme):
-            return bearer_draft(token, scheme=scheme, at=at)
+            return build_bearer_draft(token, scheme=scheme, location=at)
         case DigestAuth(username=username, password=password):
             return CredentialDraft("digest", {}, {"username": username, "password": password})
         case AwsSigV4Auth() as aws:
@@ -220,38 +222,42 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
             secrets = {name: value for name in names if (value := getattr(aws, name))}
             return CredentialDraft("aws_sigv4", {"region": aws.region, "service": aws.service}, secrets)
         case HmacAuth() as signature:
-            return hmac_draft(signature, secret=signature.secret, key_id=signature.key_id, at=at)
+            return build_hmac_draft(signature, secret=signature.secret, key_id=signature.key_id, location=at)
         case GoogleServiceAccountAuth() as google:
-            return google_draft(google.key, scope=google.scope, subject=google.subject, at=pointer(at, "key"))
+            return build_google_draft(
+                google.key, scope=google.scope, subject=google.subject, at=pointer(at, "key")
+            )
         case OAuth2Auth() as oauth:
-            return oauth2_draft(oauth, at=at)
+            return build_oauth2_draft(oauth, at=at)
 
 
-def bearer_draft(token: str, *, scheme: str | None, at: str = "") -> CredentialDraft:
+def build_bearer_draft(token: str, *, scheme: str | None, location: str = "") -> CredentialDraft:
     """Return the draft of a token; raise InvalidInput for one with control characters."""
-    _check_value(token, at=pointer(at, "token"))
+    _check_value(token, at=pointer(location, "token"))
     return CredentialDraft("bearer", {"scheme": scheme} if scheme else {}, {"token": token})
 
 
-def hmac_draft(recipe: SignatureRecipe, *, secret: str, key_id: str | None, at: str = "") -> CredentialDraft:
+def build_hmac_draft(
+    recipe: SignatureRecipe, *, secret: str, key_id: str | None, location: str = ""
+) -> CredentialDraft:
     """Return the draft of an HMAC signature; raise InvalidInput for a recipe that names an absent key id."""
     uses = "".join((recipe.string_to_sign, recipe.header_value, *recipe.headers.values()))
     if "{key_id}" in uses and not key_id:
-        error = FieldError(pointer(at, "key_id"), "Give the key id that the recipe names.")
+        error = FieldError(pointer(location, "key_id"), "Give the key id that the recipe names.")
         raise InvalidInput("The key id of the signature is missing.", errors=[error])
     secrets = {"secret": secret} | ({"key_id": key_id} if key_id else {})
     return CredentialDraft("hmac", recipe.public(), secrets)
 
 
-def field_errors(error: ValidationError, *, at: str = "") -> list[FieldError]:
+def convert_field_errors(error: ValidationError, *, location: str = "") -> list[FieldError]:
     """Return pydantic's errors as field errors, without the rejected values, which may be secrets."""
     return [
-        FieldError(pointer(at, *detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        FieldError(pointer(location, *detail["loc"]), detail["msg"].removeprefix("Value error, "))
         for detail in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 
 
-def _kind(raw: Mapping[str, Any]) -> str:
+def _read_kind(raw: Mapping[str, Any]) -> str:
     auth_type = raw.get("auth_type") or raw.get("type")
     if isinstance(auth_type, str):
         kind = auth_type.strip().lower().replace("-", "_").replace(" ", "_")

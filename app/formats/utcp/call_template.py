@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.core.errors import InvalidInput
 from app.core.text import pointer
 from app.formats.toolclad.contract import Contract
-from app.formats.utcp.auth import Auth, field_errors, read_auth
+from app.formats.utcp.auth import Auth, convert_field_errors, read_auth
 
 Model = TypeVar("Model", bound="CallTemplate")
 
@@ -103,7 +103,7 @@ class CallTemplate(BaseModel):
         return fields
 
     @classmethod
-    def default_of(cls, name: str) -> Any:
+    def get_default(cls, name: str) -> Any:
         """Return the default value of the field of this name."""
         return cls.model_fields[name].get_default(call_default_factory=True)
 
@@ -125,7 +125,7 @@ class Template:
 def compile_template(fields: Mapping[str, Any], model: type[Model], *, at: str = "") -> Model:
     """Return the typed form of a template in 1.x spelling; raise InvalidInput with pointers below `at`."""
     auths = {
-        key: None if fields.get(key) is None else read_auth(fields[key], at=pointer(at, key))
+        key: None if fields.get(key) is None else read_auth(fields[key], location=pointer(at, key))
         for key in ("auth", "auth_tools")
     }
     protocol = model.model_fields["call_template_type"].default
@@ -133,26 +133,26 @@ def compile_template(fields: Mapping[str, Any], model: type[Model], *, at: str =
         return model.model_validate({**fields, **auths, "call_template_type": protocol})
     except ValidationError as error:
         detail = f"The {protocol} call template is not valid"
-        raise InvalidInput(detail, errors=field_errors(error, at=at)) from None
+        raise InvalidInput(detail, errors=convert_field_errors(error, location=at)) from None
 
 
-def strings_at(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def list_strings(template: Any, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield each string of a JSON value whose pointer matches one of the patterns, with this pointer."""
     for pattern in patterns:
-        yield from _matching(template, pattern.split("/")[1:], "")
+        yield from _list_matching(template, pattern.split("/")[1:], "")
 
 
 def replace_strings(template: Any, texts: dict[str, str]) -> Any:
     """Return a copy of a JSON value with the strings at the given pointers replaced; ignore dangling
     pointers.
     """
-    return _replaced(template, texts, "") if texts else template
+    return _replace_strings(template, texts, "") if texts else template
 
 
-def _matching(value: Any, keys: list[str], at: str) -> Iterator[tuple[str, str]]:
+def _list_matching(value: Any, keys: list[str], location: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         if not keys or keys == [_ALL_BELOW]:
-            yield at, value
+            yield location, value
         return
     if not keys or not isinstance(value, dict | list):
         return
@@ -160,12 +160,14 @@ def _matching(value: Any, keys: list[str], at: str) -> Iterator[tuple[str, str]]
     members = value.items() if isinstance(value, dict) else enumerate(value)
     for key, member in members:
         if keys[0] in ("*", _ALL_BELOW, str(key)):
-            yield from _matching(member, rest, pointer(at, key))
+            yield from _list_matching(member, rest, pointer(location, key))
 
 
-def _replaced(value: Any, texts: dict[str, str], at: str) -> Any:
+def _replace_strings(value: Any, texts: dict[str, str], location: str) -> Any:
     if isinstance(value, dict):
-        return {key: _replaced(member, texts, pointer(at, key)) for key, member in value.items()}
+        return {key: _replace_strings(member, texts, pointer(location, key)) for key, member in value.items()}
     if isinstance(value, list):
-        return [_replaced(member, texts, pointer(at, index)) for index, member in enumerate(value)]
-    return texts.get(at, value)
+        return [
+            _replace_strings(member, texts, pointer(location, index)) for index, member in enumerate(value)
+        ]
+    return texts.get(location, value)

@@ -37,7 +37,7 @@ def forbidden_in_credentials(name: str) -> bool:
     return name.lower() in _FRAMING
 
 
-def header_value(text: str, *, at: str) -> str:
+def check_header_value(text: str, *, at: str) -> str:
     """Return the text if it may be a field value; raise InvalidArguments where it is not printable ASCII.
 
     RFC 9110 section 5.5: senders use ASCII only, because recipients may read another byte as Latin-1 or as

@@ -20,7 +20,7 @@ _AGENT_DIGEST_LENGTH: Final = 6
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
-def legal_name(raw: str, taken: Container[str] = ()) -> str:
+def make_legal_name(raw: str, taken: Container[str] = ()) -> str:
     """Return a legal name close to `raw` that is not in `taken`; the same input always gives the same name.
 
     Accents are removed, and runs of other characters become one `_`. A name that is too long, has no
@@ -38,7 +38,7 @@ def legal_name(raw: str, taken: Container[str] = ()) -> str:
     return name
 
 
-def alias_for(provider: str, tool: str, taken: Container[str] = ()) -> str:
+def choose_alias(provider: str, tool: str, taken: Container[str] = ()) -> str:
     """Return the alias of the tool `provider.tool`: `provider_tool`, made legal and unique by
     `legal_name`.
     """
@@ -46,10 +46,10 @@ def alias_for(provider: str, tool: str, taken: Container[str] = ()) -> str:
     if LEGAL_NAME.fullmatch(alias) and alias not in taken:
         return alias
     # Hashed with its dot, so that the hashes of ("a_b", "c") and ("a", "b_c") differ.
-    return legal_name(f"{provider}.{tool}", taken)
+    return make_legal_name(f"{provider}.{tool}", taken)
 
 
-def agent_name_for(name: str, alias: str, taken: Container[str] = ()) -> str:
+def choose_agent_name(name: str, alias: str, taken: Container[str] = ()) -> str:
     """Return the name by which agents call the tool with this canonical name: its alias, or where that has
     more than 45 characters, its beginning with a 6-character hash of the canonical name.
 
@@ -58,12 +58,12 @@ def agent_name_for(name: str, alias: str, taken: Container[str] = ()) -> str:
     if len(alias) <= MAX_AGENT_NAME and alias not in taken and alias not in RESERVED_NAMES:
         return alias
     count = 0
-    while (shortened := _shortened(name, alias, count)) in taken:
+    while (shortened := _shorten_name(name, alias, count)) in taken:
         count += 1
     return shortened
 
 
-def _shortened(name: str, alias: str, count: int) -> str:
+def _shorten_name(name: str, alias: str, count: int) -> str:
     seed = name if count == 0 else f"{name}\n{count}"
     digest = base64.b32encode(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest())
     suffix = digest[:_AGENT_DIGEST_LENGTH].decode().lower()

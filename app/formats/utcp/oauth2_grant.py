@@ -89,7 +89,7 @@ class OAuth2Members(Protocol):
     resource: str | None
 
 
-def oauth2_draft(
+def build_oauth2_draft(
     oauth: Any, *, secrets: Mapping[str, str | None] | None = None, at: str = ""
 ) -> CredentialDraft:
     """Return the draft of an OAuth2 credential.
@@ -99,11 +99,11 @@ def oauth2_draft(
     that no token endpoint could accept, and for a private key that cannot be read.
     """
     given = secrets if secrets is not None else {name: getattr(oauth, name) for name in _SECRETS}
-    found = {name: value for name, value in given.items() if value is not None}
-    errors = [FieldError(pointer(at, name), detail) for name, detail in _missing(oauth, found).items()]
+    members = {name: value for name, value in given.items() if value is not None}
+    errors = [FieldError(pointer(at, name), detail) for name, detail in _find_missing(oauth, members).items()]
     if errors:
         raise InvalidInput("The OAuth 2.0 credential is not complete.", errors=errors)
-    if key := found.get("private_key"):
+    if key := members.get("private_key"):
         check_private_key(key, algorithm=oauth.signing_algorithm, at=pointer(at, "private_key"))
     names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
     public = {name: getattr(oauth, name) for name in names}
@@ -114,10 +114,10 @@ def oauth2_draft(
     for name in GRANT_MEMBERS:
         if getattr(oauth, name) != getattr(defaults, name):
             public[name] = getattr(oauth, name)
-    return CredentialDraft("oauth2", public, found)
+    return CredentialDraft("oauth2", public, members)
 
 
-def google_draft(
+def build_google_draft(
     key: Mapping[str, Any] | str, *, scope: str | None, subject: str | None, at: str = ""
 ) -> CredentialDraft:
     """Return the draft of a Google service account; `key` is its JSON key file, as object or text.
@@ -158,7 +158,7 @@ def check_private_key(pem: str, *, algorithm: str | None, at: str) -> None:
         return
     problem = None
     try:
-        default = default_algorithm(pem)
+        default = choose_algorithm(pem)
     except ValueError as error:
         problem = str(error)
     else:
@@ -169,7 +169,7 @@ def check_private_key(pem: str, *, algorithm: str | None, at: str) -> None:
         raise InvalidInput("The private key cannot be used.", errors=[FieldError(at, problem)])
 
 
-def default_algorithm(pem: str) -> str:
+def choose_algorithm(pem: str) -> str:
     """Return the algorithm that a private key signs with; raise ValueError, without the key, for another."""
     check_key_length(pem)
     try:
@@ -191,24 +191,24 @@ def check_key_length(pem: str) -> None:
         raise ValueError(_KEYS)
 
 
-def _missing(oauth: Any, found: Mapping[str, str]) -> dict[str, str]:
+def _find_missing(oauth: Any, members: Mapping[str, str]) -> dict[str, str]:
     """Return what to do about absent members, by their names."""
     problems: dict[str, str] = {}
     method, grant = oauth.token_endpoint_auth_method, oauth.grant_type
-    if not found.get("client_id") and not (
+    if not members.get("client_id") and not (
         grant == "jwt_bearer" and method in ("auto", "none") and oauth.issuer
     ):
         problems["client_id"] = "Give the client id."
-    if method.startswith("client_secret") and "client_secret" not in found:
+    if method.startswith("client_secret") and "client_secret" not in members:
         problems["client_secret"] = f"Give it: the client authenticates itself by {method}."
-    has_key = bool(found.get("private_key"))
+    has_key = bool(members.get("private_key"))
     if method == "private_key_jwt" and not has_key:
         problems["private_key"] = "Give it: the client authenticates itself by private_key_jwt."
-    if grant == "client_credentials" and not ("client_secret" in found or has_key):
+    if grant == "client_credentials" and not ("client_secret" in members or has_key):
         problems["client_secret"] = "Give it, or a private_key: the grant needs one."
     if grant == "client_credentials" and method == "none":
         problems["token_endpoint_auth_method"] = "The grant client_credentials needs an authenticated client."
-    if grant == "refresh_token" and not found.get("refresh_token"):
+    if grant == "refresh_token" and not members.get("refresh_token"):
         problems["refresh_token"] = "Give it: the grant needs one."
     if grant == "jwt_bearer" and not has_key:
         problems["private_key"] = "Give it: the grant needs one."

@@ -55,14 +55,14 @@ def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP_S
     """
     match = _URL.fullmatch(_EXPANSION.sub("", url.strip()))
     if match is None or match[1].lower() not in schemes:
-        raise _invalid(f"The URL must be absolute and begin with {schemes[0]}:// or {schemes[1]}://", at)
+        raise _reject_url(f"The URL must be absolute and begin with {schemes[0]}:// or {schemes[1]}://", at)
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
-    origin = f"{scheme}://{_authority(authority, scheme, at)}"
+    origin = f"{scheme}://{_check_authority(authority, scheme, at)}"
     segments = path.split("/")[1:]
     if any(is_dot_segment(segment) for segment in segments if not _PLACEHOLDER.search(segment)):
-        raise _invalid("The path must not contain dot segments (`.`, `..`)", at)
+        raise _reject_url("The path must not contain dot segments (`.`, `..`)", at)
     if re.search(r"[\x00-\x1f\x7f\\]", url.strip()):
-        raise _invalid("The URL must not contain control characters or backslashes", at)
+        raise _reject_url("The URL must not contain control characters or backslashes", at)
     slots, head = _split(path or "/", in_path=True)
     if query:
         query_slots, text = _split("?" + query, in_path=False)
@@ -75,39 +75,39 @@ def compile_url(url: str, *, at: str = "/url", schemes: tuple[str, ...] = HTTP_S
     return UrlTemplate(origin, origin + head, tuple(slots), joiner, any(map(_may_form_dots, segments)))
 
 
-def _invalid(detail: str, at: str) -> InvalidInput:
+def _reject_url(detail: str, at: str) -> InvalidInput:
     return InvalidInput("The URL of the call template cannot be used", errors=[FieldError(at, f"{detail}.")])
 
 
-def checked_host(text: str, *, at: str) -> str:
+def check_host(text: str, *, at: str) -> str:
     """Return a host name or IP address (`::1` without brackets) in the form that it has in an origin.
 
     Raises InvalidInput for a placeholder, a port, and text that is not a host.
     """
     host = f"[{text}]" if ":" in text and not text.startswith("[") else text
     if re.search(r":[0-9]*$", host.rpartition("]")[2]):
-        raise _invalid("The host must not contain a port", at)
-    return _authority(host, "", at)
+        raise _reject_url("The host must not contain a port", at)
+    return _check_authority(host, "", at)
 
 
-def _authority(authority: str, scheme: str, at: str) -> str:
+def _check_authority(authority: str, scheme: str, at: str) -> str:
     if "{" in authority:
-        raise _invalid(
+        raise _reject_url(
             "The host and port must not contain placeholders: arguments never choose the destination", at
         )
     if "@" in authority:
-        raise _invalid("User info is a credential and does not belong in the URL", at)
+        raise _reject_url("User info is a credential and does not belong in the URL", at)
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
-        raise _invalid("The host or port is not valid", at)
+        raise _reject_url("The host or port is not valid", at)
     host, port = match[1].lower(), match[2]
     if not host.isascii():
         try:
             host = host.encode("idna").decode("ascii").lower()
         except UnicodeError:
-            raise _invalid("The host is not a valid domain name", at) from None
+            raise _reject_url("The host is not a valid domain name", at) from None
     if not _HOST.fullmatch(host) or (port and not 0 < int(port) < 65536):
-        raise _invalid("The host or port is not valid", at)
+        raise _reject_url("The host or port is not valid", at)
     usual = _DEFAULT_PORTS.get(scheme, "")
     number = str(int(port)) if port else usual
     return host if number == usual else f"{host}:{number}"

@@ -55,7 +55,7 @@ def escape_literal(text: str) -> str:
     return quote(_STRAY_PERCENT.sub("%25", text), safe=_LITERAL)
 
 
-def scalar(value: Any) -> str:
+def write_scalar(value: Any) -> str:
     """Return the text of a JSON scalar (`true`, `false`, `1` for 1.0); of an object, a list or null, its
     JSON.
     """
@@ -69,9 +69,9 @@ def scalar(value: Any) -> str:
         return str(value)
     if isinstance(value, float) and value.is_integer() and -_EXACT <= value <= _EXACT:
         return str(int(value))
-    return json_text(value)
+    return write_json(value)
 
 
-def json_text(value: Any) -> str:
+def write_json(value: Any) -> str:
     """Return a value as compact JSON; raise TypeError where JSON cannot represent it."""
     return exact_json.dumps(value).decode()

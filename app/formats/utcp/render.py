@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 from app.core import exact_json
 from app.core.text import clean_text
-from app.formats.json_schema.normalize import TYPES, publishable
+from app.formats.json_schema.normalize import TYPES, make_publishable
 from app.formats.json_schema.references import (
     DEFINITIONS,
     Schema,
-    inline,
+    inline_references,
     rebase,
-    transformed,
+    transform,
 )
 
 ManualVersion = Literal[0, 1]
@@ -96,25 +96,27 @@ def render_tool_v1(entry: ManualToolEntry) -> bytes:
     """Return the entry as a tool of a 1.x manual: JSON without nulls, with `$defs` at the root of
     `inputs`.
     """
-    schema = publishable(entry.inputs)
+    schema = make_publishable(entry.inputs)
     rebased = rebase({"type": "object", **schema}, "/properties/body")
     hoisted = {key: rebased.pop(key) for key in DEFINITIONS if key in rebased}
-    inputs = _wrapped(rebased) | hoisted
-    return _tool(entry, inputs, publishable(entry.outputs), 1)
+    inputs = _wrap_schema(rebased) | hoisted
+    return _render_tool(entry, inputs, make_publishable(entry.outputs), 1)
 
 
 def render_tool_v0(entry: ManualToolEntry) -> bytes:
     """Return the entry as the JSON of a tool of a 0.x manual, whose model drops `$defs`: references are
     inlined.
     """
-    inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), single_typed)})
-    outputs = transformed(inline(publishable(entry.outputs)), single_typed)
+    inputs = _wrap_schema(
+        {"type": "object", **transform(inline_references(make_publishable(entry.inputs)), make_single_typed)}
+    )
+    outputs = transform(inline_references(make_publishable(entry.outputs)), make_single_typed)
     root_schema = {key: value for key, value in outputs.items() if key in _V0_KEYWORDS}
     root = root_schema.get("type") if root_schema.get("type") in TYPES else "object"
     outputs = {**root_schema, "type": root} | (
         {"properties": root_schema.get("properties", {})} if root == "object" else {}
     )
-    return _tool(entry, inputs, outputs, 0)
+    return _render_tool(entry, inputs, outputs, 0)
 
 
 def render_manual(version: ManualVersion, tools: Sequence[bytes]) -> bytearray:
@@ -129,11 +131,11 @@ def render_manual(version: ManualVersion, tools: Sequence[bytes]) -> bytearray:
     return body
 
 
-def _wrapped(schema: Schema) -> Schema:
+def _wrap_schema(schema: Schema) -> Schema:
     return {"type": "object", "properties": {"body": schema}, "required": ["body"]}
 
 
-def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, version: ManualVersion) -> bytes:
+def _render_tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, version: ManualVersion) -> bytes:
     template_key, type_key = _TEMPLATE_KEYS[version]
     template: dict[str, Any] = {
         "name": entry.provider.translate(_UNSAFE_IN_TEMPLATES),
@@ -154,10 +156,10 @@ def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, version: Manu
             template["chunk_size"] = entry.chunk_size
     if entry.gateways:
         template[GATEWAYS] = entry.gateways
-    return tool_json(entry, inputs, outputs, template_key, template)
+    return write_tool(entry, inputs, outputs, template_key, template)
 
 
-def tool_json(
+def write_tool(
     entry: ManualToolEntry, inputs: Schema, outputs: Schema, template_key: str, template: dict[str, Any]
 ) -> bytes:
     """Return a tool of a manual as JSON, without nulls and without keys that a strict client does not
@@ -175,7 +177,7 @@ def tool_json(
     )
 
 
-def single_typed(node: Schema) -> Schema:
+def make_single_typed(node: Schema) -> Schema:
     """Return the schema with a single `type`, as 0.x clients require: of a list, the only type that is not
     null, or else `anyOf` of all.
     """

@@ -28,13 +28,13 @@ def check_path_text(text: str, *, at: str) -> None:
     """Raise InvalidArguments for a value that could leave its path segment."""
     if text.isascii() and text.isalnum():
         return
-    decoded = _decoded(text)
+    decoded = _decode_text(text)
     if decoded is None or _UNSAFE.search(decoded):
-        raise _error(
+        raise _reject_segment(
             at, "The value must not contain control characters or backslashes, or be encoded repeatedly."
         )
     if any(_is_dots(piece) for piece in decoded.split("/")):
-        raise _error(at, "The value must not be a dot segment (`.`, `..`), plain or encoded.")
+        raise _reject_segment(at, "The value must not be a dot segment (`.`, `..`), plain or encoded.")
 
 
 def check_segment(segment: str, *, at: str) -> None:
@@ -42,21 +42,21 @@ def check_segment(segment: str, *, at: str) -> None:
     decoding.
     """
     if not segment:
-        raise _error(at, "The value must not be empty.")
-    decoded = _decoded(segment)
+        raise _reject_segment(at, "The value must not be empty.")
+    decoded = _decode_text(segment)
     if decoded is None or any(_is_dots(piece) for piece in decoded.split("/")):
-        raise _error(at, "The value must not form a dot segment (`.`, `..`), plain or encoded.")
+        raise _reject_segment(at, "The value must not form a dot segment (`.`, `..`), plain or encoded.")
 
 
 def is_dot_segment(segment: str) -> bool:
     """Return whether a segment of a template is `.` or `..` after decoding, or is encoded too often to
     decode.
     """
-    decoded = _decoded(segment)
+    decoded = _decode_text(segment)
     return decoded is None or any(_is_dots(piece) for piece in decoded.split("/"))
 
 
-def _decoded(text: str) -> str | None:
+def _decode_text(text: str) -> str | None:
     for _ in range(_MAX_DECODING_ROUNDS):
         if not text.isascii():
             # Full-width forms are folded to ASCII by some servers' best-fit mappings.
@@ -78,5 +78,5 @@ def _is_dots(piece: str) -> bool:
     return piece.partition(";")[0].strip() in (".", "..")
 
 
-def _error(at: str, detail: str) -> InvalidArguments:
+def _reject_segment(at: str, detail: str) -> InvalidArguments:
     return InvalidArguments("A path argument could leave its path segment", errors=[FieldError(at, detail)])

@@ -107,15 +107,15 @@ class SignatureRecipe(BaseModel):
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Return the template with each placeholder replaced, once: a value is never searched for more."""
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
 
-def placeholders(template: str) -> frozenset[str]:
+def list_placeholders(template: str) -> frozenset[str]:
     """Return the names of the placeholders of a template."""
     return frozenset(_PLACEHOLDER.findall(template))
 
 
-def key_bytes(secret: Secret, encoding: str) -> bytes:
+def decode_key(secret: Secret, encoding: str) -> bytes:
     """Return the bytes of a secret that is written as text, hex or base64 (either alphabet).
 
     Raise ValueError, without the secret, where it is not of that encoding.
@@ -134,7 +134,7 @@ def key_bytes(secret: Secret, encoding: str) -> bytes:
 
 
 def _check_placeholders(text: str, known: Collection[str]) -> None:
-    unknown = sorted(placeholders(text) - frozenset(known))
+    unknown = sorted(list_placeholders(text) - frozenset(known))
     if unknown:
         raise ValueError(
             f"has the unknown placeholder {{{unknown[0]}}}; known are {', '.join(sorted(known))}"

@@ -25,7 +25,7 @@ Lookup = Callable[[str], str | None] | Mapping[str, str]
 
 def find_variables(value: Any) -> list[str]:
     """Return the names of all variables in the strings of a JSON value, in order of appearance, each once."""
-    return list(dict.fromkeys(name for name, _ in _occurrences(value)))
+    return list(dict.fromkeys(name for name, _ in _find_occurrences(value)))
 
 
 def substitute(value: Any, lookup: Lookup) -> Any:
@@ -41,15 +41,15 @@ def substitute(value: Any, lookup: Lookup) -> Any:
     if missing:
         errors = [
             FieldError(at, f"The variable {name} has no value.")
-            for name, at in _occurrences(value)
+            for name, at in _find_occurrences(value)
             if values[name] is None
         ]
         detail = f"These variables have no value: {', '.join(missing)}"
         raise UnsetVariable(detail, errors=errors, extra={"variables": missing})
-    return _replaced(value, values) if values else value
+    return _replace_variables(value, values) if values else value
 
 
-def candidates(name: str, provider: str) -> tuple[str, ...]:
+def list_candidates(name: str, provider: str) -> tuple[str, ...]:
     """Return the names under which a variable of a provider may be stored, the most specific first.
 
     A UTCP client prefixes the manual's name: `KEY` of `my_gw` is `my__gw_KEY`. A name that already has this
@@ -69,9 +69,9 @@ def parse_dotenv(text: str) -> dict[str, str]:
     """
     if "\x00" in text:
         raise InvalidInput(
-            "The file contains NUL characters", errors=[FieldError("", "This is not a .env file.")]
+            "The file contains NUL characters", errors=[FieldError("", "Must be a .env file, which is text.")]
         )
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     errors: list[FieldError] = []
     for binding in parse_stream(io.StringIO(text.removeprefix("\ufeff"))):
         line = binding.original.line
@@ -85,42 +85,43 @@ def parse_dotenv(text: str) -> dict[str, str]:
             elif binding.value is None:
                 errors.append(FieldError("", f"Line {line}: {binding.key} has no value."))
             else:
-                found[binding.key] = binding.value
+                variables[binding.key] = binding.value
     if errors:
         raise InvalidInput("The .env file cannot be read", errors=errors)
-    return found
+    return variables
 
 
-def _occurrences(value: Any, at: str = "", depth: int = 0) -> list[tuple[str, str]]:
+def _find_occurrences(value: Any, location: str = "", depth: int = 0) -> list[tuple[str, str]]:
     if depth > MAX_DEPTH:
         raise InvalidInput(
-            "The value is nested too deeply", errors=[FieldError(at, f"At most {MAX_DEPTH} levels.")]
+            "The value is nested too deeply",
+            errors=[FieldError(location, f"Nested more than {MAX_DEPTH} levels deep.")],
         )
     if isinstance(value, str):
         if "$" not in value or _REFERENCE.search(value):
             return []
-        return [(match[1] or match[2], at) for match in VARIABLE.finditer(value)]
-    found: list[tuple[str, str]] = []
+        return [(match[1] or match[2], location) for match in VARIABLE.finditer(value)]
+    occurrences: list[tuple[str, str]] = []
     if isinstance(value, dict):
         for key, member in value.items():
             if not (key == "$ref" and isinstance(member, str)):
-                found += _occurrences(member, pointer(at, key), depth + 1)
+                occurrences += _find_occurrences(member, pointer(location, key), depth + 1)
     elif isinstance(value, list):
         for index, member in enumerate(value):
-            found += _occurrences(member, pointer(at, index), depth + 1)
-    return found
+            occurrences += _find_occurrences(member, pointer(location, index), depth + 1)
+    return occurrences
 
 
-def _replaced(value: Any, values: Mapping[str, str | None]) -> Any:
+def _replace_variables(value: Any, values: Mapping[str, str | None]) -> Any:
     if isinstance(value, str):
         if "$" not in value or _REFERENCE.search(value):
             return value
         return VARIABLE.sub(lambda match: values[match[1] or match[2]] or "", value)
     if isinstance(value, dict):
         return {
-            key: member if key == "$ref" and isinstance(member, str) else _replaced(member, values)
+            key: member if key == "$ref" and isinstance(member, str) else _replace_variables(member, values)
             for key, member in value.items()
         }
     if isinstance(value, list):
-        return [_replaced(member, values) for member in value]
+        return [_replace_variables(member, values) for member in value]
     return value

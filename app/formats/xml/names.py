@@ -5,14 +5,13 @@ The patterns are compiled when they are first used: their large sets of characte
 
 import re
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 _START: Final = (
     "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f\u2c00-\u2fef"
     "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _NC_NAME: Final = f"[{_START}][{_START}0-9.\xb7\u0300-\u036f\u203f-\u2040-]*"
-XMLNS: Final = "http://www.w3.org/2000/xmlns/"
 XML: Final = "http://www.w3.org/XML/1998/namespace"
 XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 
@@ -23,24 +22,24 @@ _ATTRIBUTE: Final = str.maketrans(
 
 
 @cache
-def _forbidden() -> re.Pattern[str]:
+def _compile_forbidden() -> re.Pattern[str]:
     return re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @cache
-def _q_name() -> re.Pattern[str]:
+def _compile_q_name() -> re.Pattern[str]:
     return re.compile(f"{_NC_NAME}(:{_NC_NAME})?")
 
 
 def find_forbidden(text: str) -> str | None:
     """Return the first character that XML 1.0 cannot write, not even as a reference (production [2] Char)."""
-    found = _forbidden().search(text)
-    return None if found is None else found.group()
+    match = _compile_forbidden().search(text)
+    return None if match is None else match.group()
 
 
 def is_q_name(text: str) -> bool:
     """Return whether a text is a name, with or without a prefix (Namespaces in XML 1.0, production [7])."""
-    return _q_name().fullmatch(text) is not None
+    return _compile_q_name().fullmatch(text) is not None
 
 
 def escape_text(text: str) -> str:
@@ -53,11 +52,6 @@ def escape_attribute(text: str) -> str:
     return text.translate(_ATTRIBUTE)
 
 
-def local_name(name: str) -> str:
+def strip_prefix(name: str) -> str:
     """Return a name without its prefix."""
     return name.rpartition(":")[2]
-
-
-def is_scalar(value: Any) -> bool:
-    """Return whether a JSON value is written as text: no object, no list and not null."""
-    return value is not None and not isinstance(value, (dict, list))

@@ -51,10 +51,10 @@ def parse_xml(document: bytes, *, encoding: str | None = None) -> XmlElement:
     parser = expat.ParserCreate(encoding, _SEPARATOR)
     parser.buffer_text = True
     parser.specified_attributes = True
-    parser.StartNamespaceDeclHandler = builder.namespace
+    parser.StartNamespaceDeclHandler = builder.check_namespace
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.characters
+    parser.CharacterDataHandler = builder.add_characters
     parser.EntityDeclHandler = builder.reject
     parser.UnparsedEntityDeclHandler = builder.reject
     parser.ExternalEntityRefHandler = builder.reject
@@ -96,10 +96,10 @@ class _TreeBuilder:
     def end(self, _name: str) -> None:
         self._open.pop()
 
-    def characters(self, text: str) -> None:
+    def add_characters(self, text: str) -> None:
         self._open[-1].texts.append(text)
 
-    def namespace(self, _prefix: str | None, name: str | None) -> None:
+    def check_namespace(self, _prefix: str | None, name: str | None) -> None:
         if name is not None and len(name) > MAX_NAMESPACE:
             raise InvalidXml(f"A namespace name has more than {MAX_NAMESPACE} characters.")
 

@@ -60,7 +60,7 @@ class XmlShape(_XmlModel):
     node: XmlNode = Field(default_factory=XmlNode)
     types: dict[str, XmlNode] = Field(default_factory=dict)
 
-    def compiled(self) -> "CompiledXmlNode":
+    def compile(self) -> "CompiledXmlNode":
         """Return the node of the root, with everything that references add to it."""
         return CompiledXmlNode(self.node, _Types(self.types))
 
@@ -89,15 +89,15 @@ class CompiledXmlNode:
 
     def __init__(self, node: XmlNode, types: _Types) -> None:
         self._types = types
-        own = _applied(node, types, every=False)[::-1]
-        self.name = next((one.name for one in own if one.name is not None), None)
-        self.namespace = next((one.namespace for one in own if one.namespace is not None), None)
-        self.prefix = next((one.prefix for one in own if one.prefix is not None), None)
+        parts = _list_applied(node, types, every=False)[::-1]
+        self.name = next((one.name for one in parts if one.name is not None), None)
+        self.namespace = next((one.namespace for one in parts if one.namespace is not None), None)
+        self.prefix = next((one.prefix for one in parts if one.prefix is not None), None)
         self.node_type: NodeType | None = next(
-            (one.node_type for one in own if one.node_type is not None), None
+            (one.node_type for one in parts if one.node_type is not None), None
         )
-        self.wrapped = any(one.wrapped for one in own) or self.node_type == "element"
-        self._parts = _applied(node, types, every=True)
+        self.wrapped = any(one.wrapped for one in parts) or self.node_type == "element"
+        self._parts = _list_applied(node, types, every=True)
 
     @cached_property
     def order(self) -> Mapping[str, int]:
@@ -108,11 +108,11 @@ class CompiledXmlNode:
     @cached_property
     def properties(self) -> "Mapping[str, CompiledXmlNode]":
         """The properties that have something to say."""
-        found: dict[str, CompiledXmlNode] = {}
+        nodes: dict[str, CompiledXmlNode] = {}
         for part in reversed(self._parts):
-            for name, one in part.properties.items():
-                found.setdefault(name, self._types.of(one))
-        return found
+            for name, node in part.properties.items():
+                nodes.setdefault(name, self._types.of(node))
+        return nodes
 
     @cached_property
     def items(self) -> "CompiledXmlNode":
@@ -125,34 +125,34 @@ class CompiledXmlNode:
 
     def member(self, name: str) -> "CompiledXmlNode":
         """Return the node of a property of an object."""
-        found = self.properties.get(name)
-        return self._additional if found is None else found
+        node = self.properties.get(name)
+        return self._additional if node is None else node
 
-    def element_name(self, inherited: str) -> str:
+    def choose_element_name(self, inherited: str) -> str:
         """Return the name of the element; `inherited` is that of the property, the list or the root."""
         return self.name or inherited
 
 
-def _applied(node: XmlNode, types: _Types, *, every: bool) -> list[XmlNode]:
+def _list_applied(node: XmlNode, types: _Types, *, every: bool) -> list[XmlNode]:
     """Return a node, last, after the types and parts that apply to the same value: each after its own parts.
 
     Without `every`, those of `oneOf` and `anyOf` are left out: a value has only one of them.
     """
     applied: list[XmlNode] = []
     seen = {id(node)}
-    stack = [(node, iter(_parts(node, types, every=every)))]
+    stack = [(node, iter(_list_parts(node, types, every=every)))]
     while stack:
-        one, rest = stack[-1]
+        node_of_stack, rest = stack[-1]
         part = next(rest, None)
         if part is None:
             stack.pop()
-            applied.append(one)
+            applied.append(node_of_stack)
         elif id(part) not in seen and len(seen) < _MAX_PARTS:
             seen.add(id(part))
-            stack.append((part, iter(_parts(part, types, every=every))))
+            stack.append((part, iter(_list_parts(part, types, every=every))))
     return applied
 
 
-def _parts(node: XmlNode, types: _Types, *, every: bool) -> list[XmlNode]:
+def _list_parts(node: XmlNode, types: _Types, *, every: bool) -> list[XmlNode]:
     named = types.nodes.get(node.ref) if node.ref is not None else None
     return [*([] if named is None else [named]), *node.all_of, *(node.any_of if every else ())]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.formats.dialects.cost import token_cost
+from app.formats.dialects.cost import estimate_tokens
 from app.openapi.assessment.lint import LintableTool, Linter, LintFinding
 from app.openapi.assessment.slim import SlimmedTool, Slimmer
 from app.openapi.model import Json
@@ -39,6 +39,6 @@ def assess(tools: Sequence[AssessableTool]) -> dict[str, Assessment]:
             name=tool.name, description=tool.description, inputs=tool.inputs, outputs=tool.outputs
         )
         seen = (slimmed.description, slimmed.inputs) if slimmed else (tool.description, tool.inputs)
-        tokens = token_cost(tool.name, *seen)
-        assessments[tool.source_key] = Assessment(slimmed, tokens, linter.findings(tool, slimmed))
+        tokens = estimate_tokens(tool.name, *seen)
+        assessments[tool.source_key] = Assessment(slimmed, tokens, linter.list_findings(tool, slimmed))
     return assessments

@@ -54,28 +54,28 @@ class Linter:
     """Checks the tools of one source, whose names and descriptions it compares with each other."""
 
     def __init__(self, tools: Sequence[LintableTool]) -> None:
-        self._similar = _similar_names(tools)
+        self._similar = _find_similar_names(tools)
         self._descriptions = Counter(tool.description for tool in tools)
         # By identity, so each entry keeps its node alive.
         self._enums: dict[int, tuple[Any, int]] = {}
 
-    def findings(self, tool: LintableTool, slimmed: SlimmedTool | None) -> tuple[LintFinding, ...]:
+    def list_findings(self, tool: LintableTool, slimmed: SlimmedTool | None) -> tuple[LintFinding, ...]:
         """Return the findings on a tool; `slimmed` is its slimmed form, if it has one."""
         return tuple(
             finding
             for finding in (
-                self._description(tool),
-                self._name(tool),
-                _inputs(tool),
-                _undescribed(tool),
-                self._enum(tool),
-                _large(slimmed),
-                _deprecated(tool),
+                self._check_description(tool),
+                self._check_name(tool),
+                _check_inputs(tool),
+                _check_undescribed(tool),
+                self._check_enum(tool),
+                _check_size(slimmed),
+                _check_deprecation(tool),
             )
             if finding is not None
         )
 
-    def _description(self, tool: LintableTool) -> LintFinding | None:
+    def _check_description(self, tool: LintableTool) -> LintFinding | None:
         text = tool.description.strip()
         if not text or text == tool.source_key:
             advice = "Say in one sentence what it does and when to use it; an overlay can add it."
@@ -86,10 +86,12 @@ class Linter:
         same = self._descriptions[tool.description] - 1
         if same:
             advice = "Say how it differs from the others."
-            return LintFinding("same-description", f"{_tools(same)} described in the same words.", advice)
+            return LintFinding(
+                "same-description", f"{_count_tools(same)} described in the same words.", advice
+            )
         return None
 
-    def _name(self, tool: LintableTool) -> LintFinding | None:
+    def _check_name(self, tool: LintableTool) -> LintFinding | None:
         others = self._similar.get(tool.source_key)
         if not others:
             return None
@@ -97,30 +99,30 @@ class Linter:
         advice = "Use names that differ in a word, or disable those that are not needed."
         return LintFinding("similar-name", f"Its name is easily confused with {names}.", advice)
 
-    def _enum(self, tool: LintableTool) -> LintFinding | None:
-        longest = max((self._longest(part) for part in _parts(tool.inputs)), default=0)
+    def _check_enum(self, tool: LintableTool) -> LintFinding | None:
+        longest = max((self._measure_longest_enum(part) for part in _list_parts(tool.inputs)), default=0)
         if longest < LONG_ENUM:
             return None
         advice = "Accept the values as text with a pattern or an example, or offer a tool that looks them up."
         return LintFinding("long-enum", f"It lists {longest} values for one input.", advice)
 
-    def _longest(self, schema: Any) -> int:
+    def _measure_longest_enum(self, schema: Any) -> int:
         known = self._enums.get(id(schema))
         if known is None:
-            known = self._enums[id(schema)] = (schema, _longest_enum(schema, _MAX_DEPTH))
+            known = self._enums[id(schema)] = (schema, _find_longest_enum(schema, _MAX_DEPTH))
         return known[1]
 
 
-def _inputs(tool: LintableTool) -> LintFinding | None:
-    count = sum(1 for _ in _arguments(tool.inputs))
+def _check_inputs(tool: LintableTool) -> LintFinding | None:
+    count = sum(1 for _ in _list_arguments(tool.inputs))
     if count <= MAX_INPUTS:
         return None
     advice = "Remove optional ones that agents do not need; an overlay can."
     return LintFinding("many-inputs", f"It takes {count} inputs, including those of its body.", advice)
 
 
-def _undescribed(tool: LintableTool) -> LintFinding | None:
-    arguments = [schema for name, schema in _arguments(tool.inputs) if name]
+def _check_undescribed(tool: LintableTool) -> LintFinding | None:
+    arguments = [schema for name, schema in _list_arguments(tool.inputs) if name]
     bare = sum(not (isinstance(one, dict) and ("description" in one or "$ref" in one)) for one in arguments)
     if bare < _MIN_UNDESCRIBED or bare * 2 <= len(arguments):
         return None
@@ -130,7 +132,7 @@ def _undescribed(tool: LintableTool) -> LintFinding | None:
     )
 
 
-def _large(slimmed: SlimmedTool | None) -> LintFinding | None:
+def _check_size(slimmed: SlimmedTool | None) -> LintFinding | None:
     if slimmed is None:
         return None
     advice = "Remove what agents do not need from its schemas; an overlay can."
@@ -138,24 +140,24 @@ def _large(slimmed: SlimmedTool | None) -> LintFinding | None:
     return LintFinding("large", f"It is too large to be shown completely: {steps}.", advice)
 
 
-def _deprecated(tool: LintableTool) -> LintFinding | None:
+def _check_deprecation(tool: LintableTool) -> LintFinding | None:
     if not tool.deprecated:
         return None
     return LintFinding("deprecated", "It is deprecated.", "Disable it where another tool does the same.")
 
 
-def _arguments(inputs: Json) -> Iterator[tuple[str, Any]]:
+def _list_arguments(inputs: Json) -> Iterator[tuple[str, Any]]:
     """Yield the names and schemas of the inputs, with the members of `body` in its place."""
     properties = inputs.get("properties")
     for name, schema in properties.items() if isinstance(properties, dict) else ():
-        members = _dereferenced(schema, inputs).get("properties") if name == "body" else None
+        members = _dereference(schema, inputs).get("properties") if name == "body" else None
         if isinstance(members, dict) and members:
             yield from members.items()
         else:
             yield name, schema
 
 
-def _dereferenced(schema: Any, inputs: Json) -> Json:
+def _dereference(schema: Any, inputs: Json) -> Json:
     """Return the schema, or the definition that it refers to."""
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if isinstance(reference, str) and reference.startswith(_REF):
@@ -164,27 +166,27 @@ def _dereferenced(schema: Any, inputs: Json) -> Json:
     return schema if isinstance(schema, dict) else {}
 
 
-def _parts(inputs: Json) -> Iterator[Any]:
+def _list_parts(inputs: Json) -> Iterator[Any]:
     for key in ("properties", "$defs"):
         members = inputs.get(key)
         if isinstance(members, dict):
             yield from members.values()
 
 
-def _longest_enum(schema: Any, depth: int) -> int:
+def _find_longest_enum(schema: Any, depth: int) -> int:
     if depth == 0 or not isinstance(schema, dict | list):
         return 0
     members = schema.values() if isinstance(schema, dict) else schema
     values = schema.get("enum") if isinstance(schema, dict) else None
-    own = len(values) if isinstance(values, list) else 0
-    return max(own, max((_longest_enum(member, depth - 1) for member in members), default=0))
+    length = len(values) if isinstance(values, list) else 0
+    return max(length, max((_find_longest_enum(member, depth - 1) for member in members), default=0))
 
 
-def _similar_names(tools: Sequence[LintableTool]) -> dict[str, list[str]]:
+def _find_similar_names(tools: Sequence[LintableTool]) -> dict[str, list[str]]:
     """Return, by source key, the names that differ only in case, separators, plural or one letter."""
     groups: dict[str, dict[str, str]] = {}
     for tool in tools:
-        form = _form(tool.name)
+        form = _normalize_name(tool.name)
         keys = {form}
         if len(tools) <= _MAX_COMPARED and len(form) >= _MIN_COMPARED_LENGTH:
             # Two texts that differ in one letter become equal when that letter is removed from both.
@@ -196,15 +198,15 @@ def _similar_names(tools: Sequence[LintableTool]) -> dict[str, list[str]]:
         if len(group) < 2:
             continue
         for source_key in group:
-            found = similar.setdefault(source_key, {})
-            found.update(dict.fromkeys(name for other, name in group.items() if other != source_key))
-    return {source_key: sorted(found) for source_key, found in similar.items()}
+            names = similar.setdefault(source_key, {})
+            names.update(dict.fromkeys(name for other, name in group.items() if other != source_key))
+    return {source_key: sorted(names) for source_key, names in similar.items()}
 
 
-def _form(name: str) -> str:
+def _normalize_name(name: str) -> str:
     words = (word.lower() for word in _WORDS.findall(name))
     return "".join(word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words) or name
 
 
-def _tools(count: int) -> str:
+def _count_tools(count: int) -> str:
     return "Another tool is" if count == 1 else f"{count} other tools are"

@@ -18,8 +18,8 @@ from app.openapi.assessment.slim_schema import (
     SizedSchema,
     SlimSchemas,
     cut_to_size,
-    definition_refs,
-    slimmed,
+    list_definition_refs,
+    slim_schema,
     with_size,
 )
 from app.openapi.model import Json
@@ -79,24 +79,27 @@ class Slimmer:
             steps.append("description of the tool shortened")
             text = len(exact_json.dumps(description))
         budget = self._max_bytes - text - len(name)
-        level = self._level(inputs, outputs, budget)
+        level = self._find_level(inputs, outputs, budget)
         if level == 0 and not steps:
             return None
         steps += LEVELS[1 : _LAST_LEVEL + 1 if level is None else level + 1]
         if level is not None:
-            made = self._at_level(inputs, level, keep=2), self._at_level(outputs, level, keep=1)
-            return SlimmedTool(description, *made, tuple(steps))
-        outputs = self._outputs(outputs, budget - self._size(inputs, _LAST_LEVEL, keep=2), steps)
-        inputs = self._inputs(inputs, budget - len(exact_json.dumps(outputs)), steps)
+            schemas = self._slim_to_level(inputs, level, keep=2), self._slim_to_level(outputs, level, keep=1)
+            return SlimmedTool(description, *schemas, tuple(steps))
+        outputs = self._slim_outputs(outputs, budget - self._measure_size(inputs, _LAST_LEVEL, keep=2), steps)
+        inputs = self._slim_inputs(inputs, budget - len(exact_json.dumps(outputs)), steps)
         return SlimmedTool(description, inputs, outputs, tuple(steps))
 
-    def _level(self, inputs: Json, outputs: Json, budget: int) -> int | None:
+    def _find_level(self, inputs: Json, outputs: Json, budget: int) -> int | None:
         """Return the first level at which inputs and outputs fit into `budget` bytes together; None if at
         none.
         """
 
         def fits(level: int) -> bool:
-            return self._size(inputs, level, keep=2) + self._size(outputs, level, keep=1) <= budget
+            return (
+                self._measure_size(inputs, level, keep=2) + self._measure_size(outputs, level, keep=1)
+                <= budget
+            )
 
         if fits(0):
             return 0
@@ -105,48 +108,51 @@ class Slimmer:
             return None
         return next(level for level in range(1, _LAST_LEVEL + 1) if fits(level))
 
-    def _outputs(self, outputs: Json, budget: int, steps: list[str]) -> Json:
+    def _slim_outputs(self, outputs: Json, budget: int, steps: list[str]) -> Json:
         if budget >= _MIN_OUTPUTS:
             steps.append("optional branches of the response left open")
-            return self._pruned(outputs, budget, keep=1)[0]
+            return self._prune_schema(outputs, budget, keep=1)[0]
         if outputs:
             steps.append("schema of the response left out")
         return {}
 
-    def _inputs(self, inputs: Json, budget: int, steps: list[str]) -> Json:
-        if self._size(inputs, _LAST_LEVEL, keep=2) <= budget:
-            return self._at_level(inputs, _LAST_LEVEL, keep=2)
+    def _slim_inputs(self, inputs: Json, budget: int, steps: list[str]) -> Json:
+        if self._measure_size(inputs, _LAST_LEVEL, keep=2) <= budget:
+            return self._slim_to_level(inputs, _LAST_LEVEL, keep=2)
         steps.append("optional branches left open")
-        made, dropped = self._pruned(inputs, budget, keep=2)
+        pruned, dropped = self._prune_schema(inputs, budget, keep=2)
         if dropped:
             steps.append("optional properties left out")
-        return made
+        return pruned
 
-    def _size(self, schema: Json, level: int, *, keep: int) -> int:
+    def _measure_size(self, schema: Json, level: int, *, keep: int) -> int:
         root, defs = _split(schema)
-        size = with_size(slimmed(root, level, keep))[1]
+        size = with_size(slim_schema(root, level, keep))[1]
         known = self._sums.get((id(defs), level))
         if known is None:
-            known = self._sums[id(defs), level] = (defs, self._forms.total(defs, level))
+            known = self._sums[id(defs), level] = (defs, self._forms.measure_definitions(defs, level))
         return size + known[1]
 
-    def _at_level(self, schema: Json, level: int, *, keep: int) -> Json:
+    def _slim_to_level(self, schema: Json, level: int, *, keep: int) -> Json:
         root, defs = _split(schema)
-        made: Json = slimmed(root, level, keep)
+        slimmed_root: Json = slim_schema(root, level, keep)
         if defs:
-            made = {**made, "$defs": {name: self._forms.of(one, level)[0] for name, one in defs.items()}}
-        return made
+            slimmed_root = {
+                **slimmed_root,
+                "$defs": {name: self._forms.of(one, level)[0] for name, one in defs.items()},
+            }
+        return slimmed_root
 
-    def _pruned(self, schema: Json, budget: int, *, keep: int) -> tuple[Json, bool]:
+    def _prune_schema(self, schema: Json, budget: int, *, keep: int) -> tuple[Json, bool]:
         """Return the schema in at most `budget` bytes, with the nearest definitions, the required ones first,
         and `{}` for the others; and whether properties were dropped.
         """
         root, defs = _split(schema)
         pruning = _Pruning(self._forms, defs, budget - _BRACKETS)
         # A root with definitions takes at most three quarters.
-        made = pruning.root(with_size(slimmed(root, _LAST_LEVEL, keep)))
-        retained = pruning.definitions()
-        return ({**made, "$defs": retained} if retained else made), pruning.dropped
+        pruned_root = pruning.prune_root(with_size(slim_schema(root, _LAST_LEVEL, keep)))
+        retained = pruning.prune_definitions()
+        return ({**pruned_root, "$defs": retained} if retained else pruned_root), pruning.dropped
 
 
 @dataclass(slots=True)
@@ -160,53 +166,53 @@ class _Pruning:
     seen: set[str] = field(default_factory=set)
     queue: deque[tuple[str, bool]] = field(default_factory=deque)
 
-    def root(self, form: SizedSchema) -> Json:
+    def prune_root(self, form: SizedSchema) -> Json:
         """Return the root schema, cut so that bytes are left for the definitions it refers to."""
         limit = self.left * 3 // 4 if self.defs else self.left
-        made, size = form
+        cut, size = form
         while limit >= _MIN_ROOT:
-            if self._charge(made, size, limit, optional=False):
-                return made
+            if self._charge(cut, size, limit, optional=False):
+                return cut
             # The definitions that it refers to also need bytes: try again with a smaller root.
-            limit = limit if made is form[0] else limit * 3 // 4
-            made, size, less = cut_to_size(form[0], limit)
+            limit = limit if cut is form[0] else limit * 3 // 4
+            cut, size, less = cut_to_size(form[0], limit)
             self.dropped = self.dropped or less
         self.dropped = True
         return {"type": "object"}
 
-    def definitions(self) -> Json:
+    def prune_definitions(self) -> Json:
         """Return the definitions that are referred to, the required ones first."""
         retained: Json = {}
         while self.queue:
             name, optional = self.queue.popleft()
-            retained[name] = self._one(self.forms.of(self.defs[name], _LAST_LEVEL), optional)
+            retained[name] = self._prune_definition(self.forms.of(self.defs[name], _LAST_LEVEL), optional)
         return retained
 
-    def _one(self, form: SizedSchema, optional: bool) -> Json:
-        if self._charge(*form, self.left, optional=optional, refs=self.forms.refs(form[0])):
+    def _prune_definition(self, form: SizedSchema, optional: bool) -> Json:
+        if self._charge(*form, self.left, optional=optional, refs=self.forms.list_refs(form[0])):
             return form[0]
         if not optional:
             # Half, because the rest may be needed by definitions that it refers to.
-            made, size, less = cut_to_size(form[0], max(0, self.left // 2))
-            if self._charge(made, size, self.left, optional=False):
+            cut, size, less = cut_to_size(form[0], max(0, self.left // 2))
+            if self._charge(cut, size, self.left, optional=False):
                 self.dropped = self.dropped or less
-                return made
+                return cut
         return {}
 
     def _charge(
-        self, made: Json, size: int, limit: int, *, optional: bool, refs: dict[str, bool] | None = None
+        self, schema: Json, size: int, limit: int, *, optional: bool, refs: dict[str, bool] | None = None
     ) -> bool:
         """Subtract the size of a schema, and of the names that it is the first to refer to; return False if
         they do not fit.
         """
-        names = definition_refs(made) if refs is None else refs
-        found = {name: may for name, may in names.items() if name in self.defs and name not in self.seen}
-        need = size + sum(len(exact_json.dumps(name)) + _OPEN for name in found)
-        if (size > limit or need > self.left) and made:
+        names = list_definition_refs(schema) if refs is None else refs
+        new_names = {name: may for name, may in names.items() if name in self.defs and name not in self.seen}
+        need = size + sum(len(exact_json.dumps(name)) + _OPEN for name in new_names)
+        if (size > limit or need > self.left) and schema:
             return False
         self.left -= need
-        self.seen.update(found)
-        for name, may in sorted(found.items(), key=lambda edge: edge[1]):
+        self.seen.update(new_names)
+        for name, may in sorted(new_names.items(), key=lambda edge: edge[1]):
             if may or optional:
                 self.queue.append((name, True))
             else:

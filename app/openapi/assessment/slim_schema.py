@@ -49,12 +49,12 @@ class SlimSchemas:
         """Return the schema at a level, and its size in bytes."""
         known = self._made[level].get(id(schema))
         if known is None:
-            form = with_size(slimmed(schema, level))
+            form = with_size(slim_schema(schema, level))
             known = self._made[level][id(schema)] = (schema, form)
             self._sizes[level][id(schema)] = form[1]
         return known[1]
 
-    def total(self, defs: Mapping[str, Any], level: int) -> int:
+    def measure_definitions(self, defs: Mapping[str, Any], level: int) -> int:
         """Return the size in bytes of definitions at a level."""
         sizes = self._sizes[level]
         total = 0
@@ -63,53 +63,53 @@ class SlimSchemas:
             total += len(name) + 4 + (self.of(schema, level)[1] if size is None else size)
         return total
 
-    def refs(self, form: Any) -> dict[str, bool]:
+    def list_refs(self, form: Any) -> dict[str, bool]:
         """Return `definition_refs` of a schema that `of` returned, cached."""
         known = self._refs.get(id(form))
         if known is None:
-            known = self._refs[id(form)] = (form, definition_refs(form))
+            known = self._refs[id(form)] = (form, list_definition_refs(form))
         return known[1]
 
 
-def definition_refs(schema: Any) -> dict[str, bool]:
+def list_definition_refs(schema: Any) -> dict[str, bool]:
     """Return the definitions that a schema refers to, and whether every reference to each is optional."""
-    found: dict[str, bool] = {}
-    for name, optional in schema_refs(schema):
-        found[name] = optional and found.get(name, True)
-    return found
+    references: dict[str, bool] = {}
+    for name, optional in list_schema_refs(schema):
+        references[name] = optional and references.get(name, True)
+    return references
 
 
-def slimmed(schema: Any, level: int, keep: int = 0) -> Any:
+def slim_schema(schema: Any, level: int, keep: int = 0) -> Any:
     """Return a copy of a schema at a level (an index of `LEVELS`).
 
     Descriptions are preserved for `keep` levels of nested properties, up to the last level but one.
     """
     if not isinstance(schema, dict) or level == 0:
         return schema
-    made: Json = {}
+    slim: Json = {}
     listed = ""
-    for key, value in _widened(schema, level >= _ENUMS):
+    for key, value in _widen_members(schema, level >= _ENUMS):
         if _is_dropped(key, value, level, keep):
             continue
         if key == "description" and level >= _SHORT and isinstance(value, str):
-            made[key] = _shortened(value)
+            slim[key] = _shorten(value)
         elif key == "enum" and level >= _ENUMS and isinstance(value, list) and len(value) > _MAX_ENUM:
-            listed = _enum_summary(value)
+            listed = _summarise_enum(value)
         elif key in _MAPS and isinstance(value, dict):
             below = keep - 1 if key == "properties" else 0
-            made[key] = {name: slimmed(member, level, below) for name, member in value.items()}
+            slim[key] = {name: slim_schema(member, level, below) for name, member in value.items()}
         elif key in _VALUES:
-            made[key] = value
+            slim[key] = value
         elif isinstance(value, list):
-            made[key] = [slimmed(member, level) for member in value]
+            slim[key] = [slim_schema(member, level) for member in value]
         else:
-            made[key] = slimmed(value, level)
+            slim[key] = slim_schema(value, level)
     if listed:
-        made["description"] = f"{made.get('description', '')} {listed}".strip()
-    return made
+        slim["description"] = f"{slim.get('description', '')} {listed}".strip()
+    return slim
 
 
-def schema_refs(schema: Any, *, optional: bool = False) -> Iterator[tuple[str, bool]]:
+def list_schema_refs(schema: Any, *, optional: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield the definitions that a schema refers to, in order, and whether the reference is optional for
     a value.
     """
@@ -118,19 +118,19 @@ def schema_refs(schema: Any, *, optional: bool = False) -> Iterator[tuple[str, b
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith(_REF):
         yield reference.removeprefix(_REF).replace("~1", "/").replace("~0", "~"), optional
-    required = _required(schema)
+    required = _list_required(schema)
     for key, value in schema.items():
         if key in _VALUES:
             continue
         if key in _MAPS and isinstance(value, dict):
             for name, member in value.items():
                 inside = optional or key != "properties" or name not in required
-                yield from schema_refs(member, optional=inside)
+                yield from list_schema_refs(member, optional=inside)
         elif isinstance(value, list):
             for member in value:
-                yield from schema_refs(member, optional=optional or key != "allOf")
+                yield from list_schema_refs(member, optional=optional or key != "allOf")
         else:
-            yield from schema_refs(value, optional=True)
+            yield from list_schema_refs(value, optional=True)
 
 
 def cut_to_size(schema: Json, budget: int) -> tuple[Json, int, bool]:
@@ -139,18 +139,20 @@ def cut_to_size(schema: Json, budget: int) -> tuple[Json, int, bool]:
     Where nothing fits, it is a leaf, the type alone, or `{}`, which may be larger.
     """
     for depth in range(_START_DEPTH, -1, -1):
-        made = _cut_to_depth(schema, depth)
-        size = len(exact_json.dumps(made))
+        cut = _cut_to_depth(schema, depth)
+        size = len(exact_json.dumps(cut))
         if size <= budget:
-            return made, size, False
-    made = _with_fewer_properties(_cut_to_depth(schema, 0), budget)
-    size = len(exact_json.dumps(made))
+            return cut, size, False
+    cut = _with_fewer_properties(_cut_to_depth(schema, 0), budget)
+    size = len(exact_json.dumps(cut))
     return (
-        (made, size, True) if size <= budget else (_leaf(schema), len(exact_json.dumps(_leaf(schema))), True)
+        (cut, size, True)
+        if size <= budget
+        else (_reduce_to_leaf(schema), len(exact_json.dumps(_reduce_to_leaf(schema))), True)
     )
 
 
-def _widened(schema: Json, widen: bool) -> Iterator[tuple[str, Any]]:
+def _widen_members(schema: Json, widen: bool) -> Iterator[tuple[str, Any]]:
     """Yield the members of a schema; with `widen`, without those that would accept less when their
     subschemas accept more, and with `oneOf` as `anyOf`.
     """
@@ -178,13 +180,13 @@ def _is_dropped(key: str, value: Any, level: int, keep: int) -> bool:
     )
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= _MAX_DESCRIPTION:
         return text
     return text[: _MAX_DESCRIPTION - 1].rstrip() + "…"
 
 
-def _enum_summary(values: list[Any]) -> str:
+def _summarise_enum(values: list[Any]) -> str:
     some = ", ".join(exact_json.dumps(value).decode()[:60] for value in values[:_ENUM_EXAMPLES])
     return f"One of {len(values)} values, such as {some}."
 
@@ -194,25 +196,25 @@ def _cut_to_depth(schema: Any, depth: int) -> Any:
     if not isinstance(schema, dict):
         return schema
     if depth < 0:
-        return _leaf(schema)
-    made: Json = {}
-    required = _required(schema)
-    for key, value in _widened(schema, True):
+        return _reduce_to_leaf(schema)
+    cut: Json = {}
+    required = _list_required(schema)
+    for key, value in _widen_members(schema, True):
         if key in _VALUES:
-            made[key] = value
+            cut[key] = value
         elif key in _MAPS and isinstance(value, dict):
-            made[key] = {
+            cut[key] = {
                 name: _cut_to_depth(member, depth if key == "properties" and name in required else depth - 1)
                 for name, member in value.items()
             }
         elif isinstance(value, list):
-            made[key] = [_cut_to_depth(member, depth if key == "allOf" else depth - 1) for member in value]
+            cut[key] = [_cut_to_depth(member, depth if key == "allOf" else depth - 1) for member in value]
         else:
-            made[key] = _cut_to_depth(value, depth - 1)
-    return made
+            cut[key] = _cut_to_depth(value, depth - 1)
+    return cut
 
 
-def _leaf(schema: Json) -> Json:
+def _reduce_to_leaf(schema: Json) -> Json:
     """Return a leaf unchanged; of a branch, its type alone, which accepts whatever the branch accepts."""
     branches = any(isinstance(value, dict | list) for key, value in schema.items() if key not in _VALUES)
     if not branches and "$ref" not in schema and len(exact_json.dumps(schema)) <= _MAX_LEAF:
@@ -225,7 +227,7 @@ def _with_fewer_properties(schema: Json, budget: int) -> Json:
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return schema
-    required = _required(schema)
+    required = _list_required(schema)
     retained: Json = {}
     rest = {key: value for key, value in schema.items() if key not in _CLOSING}
     left = budget - len(exact_json.dumps(rest)) - 20
@@ -237,7 +239,7 @@ def _with_fewer_properties(schema: Json, budget: int) -> Json:
     return {**rest, "properties": {name: retained[name] for name in properties if name in retained}}
 
 
-def _required(schema: Mapping[str, Any]) -> frozenset[str]:
+def _list_required(schema: Mapping[str, Any]) -> frozenset[str]:
     required = schema.get("required")
     if not isinstance(required, list):
         return frozenset()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.openapi.model import METHODS
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import escape
+from app.openapi.reading.refs import escape_token
 from app.openapi.report import UnreadFields
 
 _PEOPLE: Final = "documentation for people, for which tools have no place"
@@ -49,126 +49,130 @@ _Field = _Unread | _Inside | None
 """How a field is treated; None for one that is read and contains no objects that are listed here."""
 
 
-def _read(names: str) -> dict[str, _Field]:
+def _map_read(names: str) -> dict[str, _Field]:
     return dict.fromkeys(names.split())
 
 
-def _unread(reason: str, names: str) -> dict[str, _Field]:
+def _map_unread(reason: str, names: str) -> dict[str, _Field]:
     return dict.fromkeys(names.split(), _Unread(reason))
 
 
-def _many(**fields: str) -> dict[str, _Field]:
+def _map_many(**fields: str) -> dict[str, _Field]:
     return {name: _Inside(kind, several=True) for name, kind in fields.items()}
 
 
-def _one(**fields: str) -> dict[str, _Field]:
+def _map_one(**fields: str) -> dict[str, _Field]:
     return {name: _Inside(kind) for name, kind in fields.items()}
 
 
-_METHOD_FIELDS: Final = _one(**dict.fromkeys(METHODS, "Operation"))
+_METHOD_FIELDS: Final = _map_one(**dict.fromkeys(METHODS, "Operation"))
 _COMMON: Final[dict[str, dict[str, _Field]]] = {
     "Info": {
-        **_read("title summary description version"),
-        **_unread(_PEOPLE, "termsOfService contact license"),
+        **_map_read("title summary description version"),
+        **_map_unread(_PEOPLE, "termsOfService contact license"),
     },
-    "Tag": {**_read("name parent"), **_unread(_PEOPLE, "summary description externalDocs kind")},
+    "Tag": {**_map_read("name parent"), **_map_unread(_PEOPLE, "summary description externalDocs kind")},
     "Reference": {
-        **_read("$ref"),
-        **_unread("the object that is referred to has its own", "summary description"),
+        **_map_read("$ref"),
+        **_map_unread("the object that is referred to has its own", "summary description"),
     },
-    "Reference of a described object": _read("$ref summary description"),
+    "Reference of a described object": _map_read("$ref summary description"),
 }
 # Objects with a description that tools have, which one beside a reference replaces (OAS 3.1).
 _DESCRIBED: Final = frozenset({"Parameter", "Request Body", "Security Scheme"})
 _V3: Final[dict[str, dict[str, _Field]]] = _COMMON | {
     "OpenAPI": {
-        **_read("openapi $self paths security"),
-        **_one(info="Info", components="Components"),
-        **_many(servers="Server", tags="Tag"),
-        **_unread(_DIALECT, "jsonSchemaDialect"),
-        **_unread(_SENT_BY_API, "webhooks"),
-        **_unread(_PEOPLE, "externalDocs"),
+        **_map_read("openapi $self paths security"),
+        **_map_one(info="Info", components="Components"),
+        **_map_many(servers="Server", tags="Tag"),
+        **_map_unread(_DIALECT, "jsonSchemaDialect"),
+        **_map_unread(_SENT_BY_API, "webhooks"),
+        **_map_unread(_PEOPLE, "externalDocs"),
     },
-    "Server": {**_read("url description name"), **_many(variables="Server Variable")},
-    "Server Variable": _read("enum default description"),
+    "Server": {**_map_read("url description name"), **_map_many(variables="Server Variable")},
+    "Server Variable": _map_read("enum default description"),
     "Components": {
-        **_read("schemas"),
-        **_many(
+        **_map_read("schemas"),
+        **_map_many(
             responses="Response", parameters="Parameter", examples="Example", requestBodies="Request Body"
         ),
-        **_many(headers="Header", securitySchemes="Security Scheme", pathItems="Path Item"),
-        **_many(mediaTypes="Media Type"),
-        **_unread(_LINKS, "links"),
-        **_unread(_SENT_BY_API, "callbacks"),
+        **_map_many(headers="Header", securitySchemes="Security Scheme", pathItems="Path Item"),
+        **_map_many(mediaTypes="Media Type"),
+        **_map_unread(_LINKS, "links"),
+        **_map_unread(_SENT_BY_API, "callbacks"),
     },
     "Path Item": {
-        **_read("$ref summary description"),
+        **_map_read("$ref summary description"),
         **_METHOD_FIELDS,
-        **_one(query="Operation"),
-        **_many(additionalOperations="Operation", servers="Server", parameters="Parameter"),
+        **_map_one(query="Operation"),
+        **_map_many(additionalOperations="Operation", servers="Server", parameters="Parameter"),
     },
     "Operation": {
-        **_read("tags summary description operationId deprecated security"),
-        **_one(requestBody="Request Body", responses="Responses"),
-        **_many(parameters="Parameter", servers="Server"),
-        **_unread(_PEOPLE, "externalDocs"),
-        **_unread(_SENT_BY_API, "callbacks"),
+        **_map_read("tags summary description operationId deprecated security"),
+        **_map_one(requestBody="Request Body", responses="Responses"),
+        **_map_many(parameters="Parameter", servers="Server"),
+        **_map_unread(_PEOPLE, "externalDocs"),
+        **_map_unread(_SENT_BY_API, "callbacks"),
     },
     "Parameter": {
-        **_read("name in description required deprecated allowEmptyValue style explode allowReserved schema"),
-        **_read("example"),
-        **_many(examples="Example", content="Media Type of a parameter"),
+        **_map_read(
+            "name in description required deprecated allowEmptyValue style explode allowReserved schema"
+        ),
+        **_map_read("example"),
+        **_map_many(examples="Example", content="Media Type of a parameter"),
     },
-    "Request Body": {**_read("description required"), **_many(content="Media Type")},
+    "Request Body": {**_map_read("description required"), **_map_many(content="Media Type")},
     "Media Type": {
-        **_read("schema itemSchema"),
-        **_one(itemEncoding="Encoding"),
-        **_many(encoding="Encoding", prefixEncoding="Encoding"),
-        **_unread(_EXAMPLE, "example examples"),
+        **_map_read("schema itemSchema"),
+        **_map_one(itemEncoding="Encoding"),
+        **_map_many(encoding="Encoding", prefixEncoding="Encoding"),
+        **_map_unread(_EXAMPLE, "example examples"),
     },
     "Media Type of a parameter": {
-        **_read("schema example"),
-        **_many(encoding="Encoding", examples="Example"),
-        **_unread("a parameter is not a sequence", "itemSchema prefixEncoding itemEncoding"),
+        **_map_read("schema example"),
+        **_map_many(encoding="Encoding", examples="Example"),
+        **_map_unread("a parameter is not a sequence", "itemSchema prefixEncoding itemEncoding"),
     },
     "Media Type of a response": {
-        **_read("schema itemSchema"),
-        **_unread(_EXAMPLE, "example examples"),
-        **_unread(_NOT_RESPONSE, "encoding prefixEncoding itemEncoding"),
+        **_map_read("schema itemSchema"),
+        **_map_unread(_EXAMPLE, "example examples"),
+        **_map_unread(_NOT_RESPONSE, "encoding prefixEncoding itemEncoding"),
     },
     "Encoding": {
-        **_read("contentType style explode allowReserved"),
-        **_one(itemEncoding="Encoding"),
-        **_many(headers="Header", prefixEncoding="Encoding"),
-        **_unread(_NESTED_FORM, "encoding"),
+        **_map_read("contentType style explode allowReserved"),
+        **_map_one(itemEncoding="Encoding"),
+        **_map_many(headers="Header", prefixEncoding="Encoding"),
+        **_map_unread(_NESTED_FORM, "encoding"),
     },
     "Header": {
-        **_read("required schema"),
-        **_unread(_PEOPLE, "description deprecated example examples"),
-        **_unread(_PLAIN_HEADER, "style explode content"),
+        **_map_read("required schema"),
+        **_map_unread(_PEOPLE, "description deprecated example examples"),
+        **_map_unread(_PLAIN_HEADER, "style explode content"),
     },
     "Response": {
-        **_many(content="Media Type of a response"),
-        **_unread(_PEOPLE, "summary description"),
-        **_unread(_HEADERS, "headers"),
-        **_unread(_LINKS, "links"),
+        **_map_many(content="Media Type of a response"),
+        **_map_unread(_PEOPLE, "summary description"),
+        **_map_unread(_HEADERS, "headers"),
+        **_map_unread(_LINKS, "links"),
     },
     "Example": {
-        **_read("dataValue value"),
-        **_unread(_PEOPLE, "summary description"),
-        **_unread(_SERIALISED, "serializedValue externalValue"),
+        **_map_read("dataValue value"),
+        **_map_unread(_PEOPLE, "summary description"),
+        **_map_unread(_SERIALISED, "serializedValue externalValue"),
     },
     "Security Scheme": {
-        **_read("type description name in scheme bearerFormat openIdConnectUrl oauth2MetadataUrl deprecated"),
-        **_one(flows="OAuth Flows"),
+        **_map_read(
+            "type description name in scheme bearerFormat openIdConnectUrl oauth2MetadataUrl deprecated"
+        ),
+        **_map_one(flows="OAuth Flows"),
     },
     "OAuth Flows": {
-        **_one(implicit="OAuth Flow", password="OAuth Flow", clientCredentials="OAuth Flow"),
-        **_one(authorizationCode="OAuth Flow", deviceAuthorization="OAuth Flow"),
+        **_map_one(implicit="OAuth Flow", password="OAuth Flow", clientCredentials="OAuth Flow"),
+        **_map_one(authorizationCode="OAuth Flow", deviceAuthorization="OAuth Flow"),
     },
     "OAuth Flow": {
-        **_read("authorizationUrl deviceAuthorizationUrl tokenUrl refreshUrl"),
-        **_unread(_SCOPES, "scopes"),
+        **_map_read("authorizationUrl deviceAuthorizationUrl tokenUrl refreshUrl"),
+        **_map_unread(_SCOPES, "scopes"),
     },
 }
 _SCHEMA_LIKE: Final = (
@@ -177,45 +181,49 @@ _SCHEMA_LIKE: Final = (
 )
 _V2: Final[dict[str, dict[str, _Field]]] = _COMMON | {
     "Swagger": {
-        **_read("swagger host basePath schemes consumes produces paths definitions security"),
-        **_one(info="Info"),
-        **_many(parameters="Parameter", responses="Response", tags="Tag"),
-        **_many(securityDefinitions="Security Scheme"),
-        **_unread(_PEOPLE, "externalDocs"),
+        **_map_read("swagger host basePath schemes consumes produces paths definitions security"),
+        **_map_one(info="Info"),
+        **_map_many(parameters="Parameter", responses="Response", tags="Tag"),
+        **_map_many(securityDefinitions="Security Scheme"),
+        **_map_unread(_PEOPLE, "externalDocs"),
     },
-    "Path Item": {**_read("$ref summary description"), **_METHOD_FIELDS, **_many(parameters="Parameter")},
+    "Path Item": {
+        **_map_read("$ref summary description"),
+        **_METHOD_FIELDS,
+        **_map_many(parameters="Parameter"),
+    },
     "Operation": {
-        **_read("tags summary description operationId consumes produces schemes deprecated security"),
-        **_one(responses="Responses"),
-        **_many(parameters="Parameter"),
-        **_unread(_PEOPLE, "externalDocs"),
+        **_map_read("tags summary description operationId consumes produces schemes deprecated security"),
+        **_map_one(responses="Responses"),
+        **_map_many(parameters="Parameter"),
+        **_map_unread(_PEOPLE, "externalDocs"),
     },
-    "Parameter": _read(
+    "Parameter": _map_read(
         f"name in description required schema allowEmptyValue example examples deprecated {_SCHEMA_LIKE}"
     ),
     "Response": {
-        **_read("schema"),
-        **_unread(_PEOPLE, "description"),
-        **_unread(_HEADERS, "headers"),
-        **_unread(_EXAMPLE, "examples"),
+        **_map_read("schema"),
+        **_map_unread(_PEOPLE, "description"),
+        **_map_unread(_HEADERS, "headers"),
+        **_map_unread(_EXAMPLE, "examples"),
     },
     "Security Scheme": {
-        **_read("type description name in flow authorizationUrl tokenUrl"),
-        **_unread(_SCOPES, "scopes"),
+        **_map_read("type description name in flow authorizationUrl tokenUrl"),
+        **_map_unread(_SCOPES, "scopes"),
     },
 }
 
 
 def find_unread(document: OpenApiDocument, unread: UnreadFields) -> None:
-    """Add the fields of a document, less those in Schema Objects, that have no effect on its tools."""
+    """Add the fields of a document that have no effect on its tools, except fields of Schema Objects."""
     v2 = document.version == "2.0"
     described = _DESCRIBED if document.version in ("3.1", "3.2") else frozenset[str]()
     walk = _Walk(_V2 if v2 else _V3, unread, described)
-    walk.object(document.raw, "Swagger" if v2 else "OpenAPI", "")
-    paths = document.mapping("paths")
+    walk.visit_object(document.raw, "Swagger" if v2 else "OpenAPI", "")
+    paths = document.get_mapping("paths")
     for path, item in paths.items():
         if not path.lower().startswith("x-"):
-            walk.object(item, "Path Item", f"/paths/{escape(path)}")
+            walk.visit_object(item, "Path Item", f"/paths/{escape_token(path)}")
 
 
 class _Walk:
@@ -228,12 +236,12 @@ class _Walk:
         self._unread = unread
         self._described = described
 
-    def object(self, node: Any, kind: str, at: str) -> None:
+    def visit_object(self, node: Any, kind: str, location: str) -> None:
         """Visit an object; what is not an object is reported elsewhere."""
         if not isinstance(node, dict):
             return
         if kind == "Responses":
-            self._responses(node, at)
+            self._visit_responses(node, location)
             return
         if "$ref" in node and kind != "Path Item":
             kind = "Reference of a described object" if kind in self._described else "Reference"
@@ -246,35 +254,35 @@ class _Walk:
                 field = fields.get(name.lower()) if kind == "Path Item" else None
                 field = field or _Unread(_UNKNOWN)
             if isinstance(field, _Unread):
-                self._unread.add(_title(kind), name, f"{at}/{escape(name)}", field.reason)
+                self._unread.add(_get_title(kind), name, f"{location}/{escape_token(name)}", field.reason)
             elif isinstance(field, _Inside):
-                self._inside(value, field, f"{at}/{escape(name)}")
+                self._visit_members(value, field, f"{location}/{escape_token(name)}")
 
-    def _inside(self, value: Any, field: _Inside, at: str) -> None:
+    def _visit_members(self, value: Any, field: _Inside, location: str) -> None:
         if not field.several:
-            self.object(value, field.kind, at)
+            self.visit_object(value, field.kind, location)
             return
-        for key, member in _members(value):
+        for key, member in _list_members(value):
             if not key.lower().startswith("x-") or field.kind == "Header":
-                self.object(member, field.kind, f"{at}/{escape(key)}")
+                self.visit_object(member, field.kind, f"{location}/{escape_token(key)}")
 
-    def _responses(self, node: Any, at: str) -> None:
+    def _visit_responses(self, node: Any, location: str) -> None:
         for status, response in node.items():
             if _SUCCESS.fullmatch(status):
-                self.object(response, "Response", f"{at}/{status}")
+                self.visit_object(response, "Response", f"{location}/{status}")
             elif not status.lower().startswith("x-"):
                 name = "default" if status == "default" else "status other than 2xx"
-                self._unread.add("Responses Object", name, f"{at}/{escape(status)}", _STATUS)
+                self._unread.add("Responses Object", name, f"{location}/{escape_token(status)}", _STATUS)
 
 
 _MISSING: Final = _Unread("")
 
 
-def _title(kind: str) -> str:
+def _get_title(kind: str) -> str:
     return f"{kind.partition(' of a ')[0]} Object"
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def _list_members(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         yield from value.items()
     elif isinstance(value, list):

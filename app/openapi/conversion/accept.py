@@ -59,7 +59,7 @@ def _list_media_types(document: OpenApiDocument, responses: Json, pointer: str) 
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in statuses[:_MAX_RESPONSES]:
         try:
-            response = document.references.follow(responses[status], at=f"{pointer}/{status}").node
+            response = document.references.follow(responses[status], location=f"{pointer}/{status}").node
         except RefProblem:
             continue
         content = response.get("content") if isinstance(response, dict) else None

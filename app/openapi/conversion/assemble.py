@@ -205,14 +205,16 @@ def _build_inputs(
     # The same budget for every tool, so that closures are shared between them.
     definitions_budget = budget.limit_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
-    closure = document.schemas.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
+    closure = document.schemas.collect_definitions(refs, mode=Mode.INPUT, budget=definitions_budget)
     defs, cut, size = closure.defs, closure.cut, size + closure.size
     notes.extend(note for one in parameters for note in one.fragment.notes)
     notes.extend(closure.notes)
     if body is not None:
         notes.extend(body.fragment.notes)
     if body is not None and body.fragment.refs:
-        closure = document.schemas.closure(body.fragment.refs, mode=body.mode, budget=definitions_budget)
+        closure = document.schemas.collect_definitions(
+            body.fragment.refs, mode=body.mode, budget=definitions_budget
+        )
         defs, cut, size = {**defs, **closure.defs}, cut + closure.cut, size + closure.size
         notes.extend(closure.notes)
     if cut:

@@ -16,12 +16,12 @@ from app.openapi.conversion.positional import PositionalForm, read_positional_fo
 from app.openapi.conversion.sequences import sequence_fragment
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, escape
+from app.openapi.reading.refs import RefProblem, escape_token
 from app.openapi.report import OperationProblem
 from app.openapi.schemas.closure import Fragment
 from app.openapi.schemas.dialect import Mode
 from app.openapi.schemas.files import is_file
-from app.openapi.schemas.xml_shapes import has_structure, is_wrapper, xml_shape
+from app.openapi.schemas.xml_shapes import has_structure, is_wrapper, read_xml_shape
 
 _STYLES = frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject", "tabDelimited"})
 _MAX_FIELDS = 2_000
@@ -83,11 +83,11 @@ def read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBody
 
 def _read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBody:
     try:
-        resolved = document.references.follow_described(node, at=pointer)
+        resolved = document.references.follow_described(node, location=pointer)
     except RefProblem as problem:
         document.warnings.add(problem.pointer, f"a request body {problem.reason}; it was taken as any JSON")
         remark = f"the request body {problem.reason}; any JSON value is sent"
-        fragment = document.schemas.fragment(True, pointer, mode=Mode.INPUT)
+        fragment = document.schemas.convert_schema(True, pointer, mode=Mode.INPUT)
         return RequestBody("application/json", False, {}, fragment, Mode.INPUT, (remark,))
     node, pointer = resolved.node, resolved.pointer
     if not isinstance(node, dict):
@@ -96,16 +96,16 @@ def _read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBod
     chosen = media.preferred(content) if isinstance(content, dict) else None
     if chosen is None or not isinstance(content, dict):
         remark = "the request body has no content type; it is sent as JSON"
-        fragment = document.schemas.fragment(True, pointer, mode=Mode.INPUT)
+        fragment = document.schemas.convert_schema(True, pointer, mode=Mode.INPUT)
         return RequestBody(
             "application/json", node.get("required") is True, {}, fragment, Mode.INPUT, (remark,)
         )
     media_object, remarks = _follow_media_type(
-        document, content[chosen], f"{pointer}/content/{escape(chosen)}"
+        document, content[chosen], f"{pointer}/content/{escape_token(chosen)}"
     )
     required = node.get("required") is True
     body = _build_body(
-        document, chosen, media_object, f"{pointer}/content/{escape(chosen)}", required=required
+        document, chosen, media_object, f"{pointer}/content/{escape_token(chosen)}", required=required
     )
     others = [other for other in content if other != chosen and media.legal(other)]
     if others:
@@ -120,7 +120,7 @@ def _read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBod
 def _follow_media_type(document: OpenApiDocument, node: Any, pointer: str) -> tuple[Json, tuple[str, ...]]:
     """Return a Media Type Object with notes; {} (any value) where its reference leads nowhere."""
     try:
-        node = document.references.follow(node, at=pointer).node
+        node = document.references.follow(node, location=pointer).node
     except RefProblem as problem:
         detail = f"a media type {problem.reason}; its schema was taken as `any value`"
         document.warnings.add(problem.pointer, detail)
@@ -134,7 +134,7 @@ def _build_body(
     content_type = media.concrete(chosen)
     schema_pointer = f"{pointer}/schema"
     if may_be_json(content_type):
-        fragment = document.schemas.fragment(
+        fragment = document.schemas.convert_schema(
             media_object.get("schema", True), schema_pointer, mode=Mode.INPUT
         )
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
@@ -148,7 +148,7 @@ def _build_body(
         fragment = sequence_fragment(document, media_object, pointer, mode=Mode.INPUT)
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     if is_textual(content_type):
-        fragment = document.schemas.fragment(
+        fragment = document.schemas.convert_schema(
             media_object.get("schema", {"type": "string"}), schema_pointer, mode=Mode.INPUT
         )
         if fragment.schema.get("type") == "string":
@@ -173,11 +173,11 @@ def _build_xml_body(
     )
     if not has_structure(document, schema):
         return text
-    shape = xml_shape(document, schema)
+    shape = read_xml_shape(document, schema)
     if shape is None:
         return replace(text, notes=(_LARGE_XML,))
     notes: tuple[str, ...] = ()
-    fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
+    fragment = document.schemas.convert_schema(schema, schema_pointer, mode=Mode.INPUT)
     described = fragment.schema
     if shape["root"] is None and not is_wrapper(document, schema):
         shape["node"] = {"additional": shape["node"]} if shape["node"] else {}
@@ -205,20 +205,20 @@ def _build_form(
     if mode is Mode.FILES:
         parts = read_positional_form(document, content_type, media_object, encode=field_encoding)
         if parts is not None:
-            fragment = document.schemas.fragment(parts.schema, schema_pointer, mode=mode)
+            fragment = document.schemas.convert_schema(parts.schema, schema_pointer, mode=mode)
             return RequestBody(content_type, required, {}, fragment, mode, parts.notes, positional=parts)
     schema = media_object.get("schema", {"type": "object"})
     given = media_object.get("encoding")
     given = given if isinstance(given, dict) else {}
     if mode is Mode.FILES and _is_single_part(document, schema):
-        fragment = document.schemas.fragment(schema, schema_pointer, mode=mode)
+        fragment = document.schemas.convert_schema(schema, schema_pointer, mode=mode)
         encoding, notes = field_encoding(document, {"properties": {SINGLE_PART: schema}}, given, mode)
         notes = (*notes, f"the form has one part without a name; it is sent as `{SINGLE_PART}`")
         return RequestBody(content_type, required, encoding, fragment, mode, notes, single_part=SINGLE_PART)
     encoding, notes = field_encoding(document, schema, given, mode)
     if mode is Mode.FILES:
         schema = with_part_headers(document, schema, given, files=_list_files(encoding))
-    fragment = document.schemas.fragment(schema, schema_pointer, mode=mode)
+    fragment = document.schemas.convert_schema(schema, schema_pointer, mode=mode)
     other = None
     if mode is Mode.FILES:
         root = _resolve(document, schema)
@@ -314,7 +314,7 @@ def _shape_xml_part(document: OpenApiDocument, name: str, schema: Any) -> Json |
         schema = resolved["items"]
     if not has_structure(document, schema):
         return None
-    return xml_shape(document, schema, root=name)
+    return read_xml_shape(document, schema, root=name)
 
 
 def _build_entry(declared: Mapping[str, Any]) -> Json:
@@ -364,7 +364,7 @@ def _is_file(document: OpenApiDocument, node: Any) -> bool:
     if not isinstance(node, dict):
         return False
     file_schema = {key: value for key, value in node.items() if key in _FILE_WORDS}
-    return is_file(document.schemas.fragment(file_schema, "", mode=Mode.FILES).schema)
+    return is_file(document.schemas.convert_schema(file_schema, "", mode=Mode.FILES).schema)
 
 
 def _is_string(document: OpenApiDocument, node: Any) -> bool:
@@ -378,7 +378,7 @@ _FILE_WORDS = frozenset({"type", "format", "contentEncoding", "contentMediaType"
 
 def _resolve(document: OpenApiDocument, node: Any) -> Any:
     try:
-        return document.references.follow(node, at="").node
+        return document.references.follow(node, location="").node
     except RefProblem:
         return None
 

@@ -9,7 +9,7 @@ in the report with a JSON pointer and a reason.
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.core.language_tags import document_language
+from app.core.language_tags import read_document_language
 from app.formats.archive import is_archive
 from app.openapi.assessment.assess import assess
 from app.openapi.assessment.unread import find_unread
@@ -67,7 +67,7 @@ def convert(
     )
     conversion = _assess_tools(_convert(opened, budget, progress))
     if source.translation is not None:
-        report = conversion.report.with_pointers(source.translation.source_pointer)
+        report = conversion.report.with_pointers(source.translation.find_source_pointer)
         conversion = replace(conversion, report=report)
     if len(servers) > 1 or any(one.variables for one in servers):
         report = replace(conversion.report, servers=servers[:MAX_SERVERS])
@@ -101,8 +101,8 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
                 OperationOutcome(operation.source_key, name, outcome, operation.pointer, notes=tool.notes)
             )
     find_unread(document, document.unread)
-    info = document.mapping("info")
-    language, unreadable = document_language(document.raw)
+    info = document.get_mapping("info")
+    language, unreadable = read_document_language(document.raw)
     for defect in unreadable:
         document.warnings.add(defect.pointer, defect.detail)
     urls = [str(tool.call_template["url"]) for tool in tools]
@@ -114,7 +114,7 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
         slots=slots.used([(tool.security, url) for tool, url in zip(tools, urls, strict=True)]),
         origins=tuple(dict.fromkeys(map(origin, urls))),
         report=SourceReport(
-            tuple(outcomes), document.warnings.collected(), unread=document.unread.collected()
+            tuple(outcomes), document.warnings.list_collected(), unread=document.unread.list_collected()
         ),
         language=language,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
-from app.core.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, distinct, read_keywords
+from app.core.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, drop_repeated, read_keywords
 from app.openapi.conversion.operations import Operation
 from app.openapi.conversion.text import label
 from app.openapi.reading.document import OpenApiDocument
@@ -20,7 +20,7 @@ class DocumentKeywords:
 
     def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
-        self._common = self._read(document.mapping("info"), "/info")
+        self._common = self._read(document.get_mapping("info"), "/info")
         self._by_tag: dict[str, tuple[str, ...]] = {}
         declared = document.raw.get("tags")
         for index, tag in enumerate(declared[:_MAX_DECLARED] if isinstance(declared, list) else ()):
@@ -35,7 +35,7 @@ class DocumentKeywords:
         own_keywords = self._read(operation.node, operation.pointer)
         of_path = self._read(operation.item, operation.item_pointer)
         of_tags = chain.from_iterable(self._by_tag.get(tag, ()) for tag in tags)
-        keywords = distinct(chain(own_keywords, of_path, of_tags, self._common))
+        keywords = drop_repeated(chain(own_keywords, of_path, of_tags, self._common))
         if len(keywords) > MAX_KEYWORDS:
             notes.append(f"{len(keywords) - MAX_KEYWORDS} of its keywords were left out: {MAX_KEYWORDS} stay")
         return keywords[:MAX_KEYWORDS]
@@ -43,7 +43,9 @@ class DocumentKeywords:
     def _read(self, node: Any, pointer: str) -> tuple[str, ...]:
         if not isinstance(node, dict) or KEYWORDS_EXTENSION not in node:
             return ()
-        keywords, problems = read_keywords(node[KEYWORDS_EXTENSION], at=f"{pointer}/{KEYWORDS_EXTENSION}")
+        keywords, problems = read_keywords(
+            node[KEYWORDS_EXTENSION], location=f"{pointer}/{KEYWORDS_EXTENSION}"
+        )
         for problem in problems:
             self._document.warnings.add(problem.pointer, problem.detail)
         return keywords

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, escape
+from app.openapi.reading.refs import RefProblem, escape_token
 from app.openapi.schemas.keywords import is_small
 
 _MAX_EXAMPLES = 3
@@ -46,7 +46,7 @@ def _list_values(document: OpenApiDocument, holder: Json) -> Iterator[Any]:
         yield from listed
     for name, example in listed.items() if isinstance(listed, dict) else ():
         try:
-            node = document.references.follow(example, at=f"/examples/{escape(str(name))}").node
+            node = document.references.follow(example, location=f"/examples/{escape_token(str(name))}").node
         except RefProblem:
             continue
         for key in ("dataValue", "value"):

@@ -8,7 +8,7 @@ from typing import Any
 from app.core.errors import FieldError, InvalidDocument, TooLarge
 from app.openapi.model import METHODS, Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, escape
+from app.openapi.reading.refs import RefProblem, escape_token
 
 # RFC 9110 section 5.6.2: a method is a token. The longest registered one has 17 characters.
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
@@ -42,7 +42,7 @@ def list_operations(document: OpenApiDocument) -> list[Operation]:
         document.warnings.add("/paths", "the document has no paths")
         return []
     if not isinstance(paths, dict):
-        raise InvalidDocument("`paths` is not an object", errors=[FieldError("/paths", "Give an object.")])
+        raise InvalidDocument("`paths` is not an object", errors=[FieldError("/paths", "Must be an object.")])
     operations: dict[str, Operation] = {}
     for path, item in paths.items():
         if path.lower().startswith("x-"):
@@ -58,7 +58,7 @@ def list_operations(document: OpenApiDocument) -> list[Operation]:
 
 
 def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operation]:
-    pointer = f"/paths/{escape(path)}"
+    pointer = f"/paths/{escape_token(path)}"
     if not isinstance(item, dict):
         if item is not None:
             document.warnings.add(pointer, "a path that is not an object was left out")
@@ -66,7 +66,7 @@ def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operat
     whole, item_pointer = item, pointer
     if isinstance(item.get("$ref"), str):
         try:
-            resolved = document.references.follow(item, at=pointer)
+            resolved = document.references.follow(item, location=pointer)
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a path {problem.reason}; it was left out")
             return
@@ -79,7 +79,7 @@ def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operat
             source_key=f"{method} {path}",
             method=method,
             path=path,
-            pointer=base_pointer + "".join(f"/{escape(token)}" for token in tokens),
+            pointer=base_pointer + "".join(f"/{escape_token(token)}" for token in tokens),
             node=node,
             item=whole,
             item_pointer=item_pointer,
@@ -115,7 +115,7 @@ def _list_additional(
 ) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield the operations of `additionalOperations`, whose keys are methods in the case that is sent."""
     for key, node in listed.items():
-        where = f"{pointer}/{escape(key)}"
+        where = f"{pointer}/{escape_token(key)}"
         if not _METHOD.fullmatch(key):
             document.warnings.add(where, "a method that HTTP does not allow was left out")
         elif key.lower() in (*METHODS, "query"):

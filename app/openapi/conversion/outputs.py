@@ -14,10 +14,10 @@ from app.openapi.conversion.parameters import with_description
 from app.openapi.conversion.sequences import sequence_fragment
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, ResolvedNode, escape
+from app.openapi.reading.refs import RefProblem, ResolvedNode, escape_token
 from app.openapi.schemas.closure import Fragment
 from app.openapi.schemas.dialect import Mode
-from app.openapi.schemas.xml_shapes import xml_shape
+from app.openapi.schemas.xml_shapes import read_xml_shape
 
 _SUCCESS = re.compile(r"2(?:[0-9][0-9]|[xX][xX])")
 # 304 is about a representation that the client has, and always a result.
@@ -69,7 +69,7 @@ def _read_responses(
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in sorted(statuses, key=str.upper)[:_MAX_RESPONSES]:
         try:
-            resolved = document.references.follow(responses[status], at=f"{pointer}/{status}")
+            resolved = document.references.follow(responses[status], location=f"{pointer}/{status}")
             fragment = _build_fragment(document, resolved, produces)
             if fragment is not None:
                 outputs = _with_definitions(document, fragment, budget)
@@ -102,11 +102,11 @@ def _read_other_form(
     Its schema is not the tool's output schema: what a client gets is the text, unless it is decoded.
     """
     try:
-        resolved = document.references.follow(response, at=response_pointer)
+        resolved = document.references.follow(response, location=response_pointer)
         chosen, schema, pointer = _find_described_form(document, resolved, produces)
         if schema is None:
             return None
-        fragment = document.schemas.fragment(schema, pointer, mode=Mode.OUTPUT)
+        fragment = document.schemas.convert_schema(schema, pointer, mode=Mode.OUTPUT)
         outputs = _with_definitions(document, fragment, budget)
     except RefProblem:
         return None
@@ -114,7 +114,7 @@ def _read_other_form(
         return None
     form: Json = {"content_type": chosen, "schema": outputs.schema}
     if is_xml(chosen):
-        shape = xml_shape(document, schema)
+        shape = read_xml_shape(document, schema)
         if shape is None or len(exact_json.dumps(shape)) > budget:
             return None
         form["xml"] = shape
@@ -133,8 +133,8 @@ def _find_described_form(
     content = node.get("content")
     content = content if isinstance(content, dict) else {}
     chosen = next((one for one in content if media.legal(one) and _is_decoded(one)), "")
-    pointer = f"{response.pointer}/content/{escape(chosen)}"
-    media_object = document.references.follow(content.get(chosen), at=pointer).node
+    pointer = f"{response.pointer}/content/{escape_token(chosen)}"
+    media_object = document.references.follow(content.get(chosen), location=pointer).node
     return chosen, media_object.get("schema") if isinstance(media_object, dict) else None, f"{pointer}/schema"
 
 
@@ -157,7 +157,7 @@ def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces:
         return (
             None
             if schema is None
-            else document.schemas.fragment(schema, f"{pointer}/schema", mode=Mode.OUTPUT)
+            else document.schemas.convert_schema(schema, f"{pointer}/schema", mode=Mode.OUTPUT)
         )
     content = node.get("content")
     if not isinstance(content, dict):
@@ -167,13 +167,15 @@ def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces:
         chosen = next((one for one in content if media.legal(one) and media.is_sequential(one)), None)
     if chosen is None:
         return _build_text_fragment(document, content, pointer)
-    resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
+    resolved = document.references.follow(
+        content[chosen], location=f"{pointer}/content/{escape_token(chosen)}"
+    )
     media_object = resolved.node if isinstance(resolved.node, dict) else {}
     if "itemSchema" in media_object and not may_be_json(chosen):
         return sequence_fragment(document, media_object, resolved.pointer, mode=Mode.OUTPUT)
     if media_object.get("schema") is None or not (may_be_json(chosen) or document.version == "3.2"):
         return None
-    fragment = document.schemas.fragment(
+    fragment = document.schemas.convert_schema(
         media_object["schema"], f"{resolved.pointer}/schema", mode=Mode.OUTPUT
     )
     examples = media_type_examples(document, media_object, fragment.schema) if may_be_json(chosen) else []
@@ -184,11 +186,13 @@ def _build_text_fragment(document: OpenApiDocument, content: Json, pointer: str)
     """Return the schema of a response of text, which calls return as a string; None where it is none."""
     for name in content:
         if media.legal(name) and name.lower().startswith("text/"):
-            resolved = document.references.follow(content[name], at=f"{pointer}/content/{escape(name)}")
+            resolved = document.references.follow(
+                content[name], location=f"{pointer}/content/{escape_token(name)}"
+            )
             schema = resolved.node.get("schema") if isinstance(resolved.node, dict) else None
             if schema is None:
                 continue
-            fragment = document.schemas.fragment(schema, f"{resolved.pointer}/schema", mode=Mode.OUTPUT)
+            fragment = document.schemas.convert_schema(schema, f"{resolved.pointer}/schema", mode=Mode.OUTPUT)
             return fragment if fragment.schema.get("type") == "string" else None
     return None
 
@@ -196,7 +200,9 @@ def _build_text_fragment(document: OpenApiDocument, content: Json, pointer: str)
 def _with_definitions(document: OpenApiDocument, fragment: Fragment, budget: int) -> Outputs:
     if fragment.size > budget:
         return Outputs({}, notes=("the schema of the response is too large and was left out",))
-    closure = document.schemas.closure(fragment.refs, mode=Mode.OUTPUT, budget=budget - fragment.size)
+    closure = document.schemas.collect_definitions(
+        fragment.refs, mode=Mode.OUTPUT, budget=budget - fragment.size
+    )
     schema = fragment.schema
     if "$ref" in schema and schema.keys() <= {"$ref", "examples"}:
         # A schema that is only a reference is easier to read when replaced by its target.

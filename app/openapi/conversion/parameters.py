@@ -14,7 +14,7 @@ from app.openapi.conversion.examples import list_declared_examples
 from app.openapi.conversion.text import SCHEMA_TEXT, clean
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, ResolvedNode, escape
+from app.openapi.reading.refs import RefProblem, ResolvedNode, escape_token
 from app.openapi.report import OperationProblem
 from app.openapi.schemas.closure import Fragment
 from app.openapi.schemas.dialect import Mode
@@ -172,7 +172,10 @@ def _read(document: OpenApiDocument, node: Any, pointer: str, notes: list[str]) 
     known = document.memo.get(("parameter", id(node)))
     if known is None:
         try:
-            known = node, _read_parameter(document, document.references.follow_described(node, at=pointer))
+            known = (
+                node,
+                _read_parameter(document, document.references.follow_described(node, location=pointer)),
+            )
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a parameter {problem.reason}; it was left out")
             known = node, str(problem.reason)
@@ -233,7 +236,7 @@ def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
     elif location == "querystring":
         document.warnings.add(pointer, f"a querystring parameter without `content`; it is sent as {_FORM}")
         content_type = _FORM
-    fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
+    fragment = document.schemas.convert_schema(schema, schema_pointer, mode=Mode.INPUT)
     if node.get("allowEmptyValue") is True and location == "query" and style == "form":
         fragment = _allow_empty(fragment)
     holders = (node,) if of is None else (node, of[1])
@@ -263,7 +266,9 @@ def read_parameter_content(
     chosen = media.preferred(content)
     if chosen is None:
         return None
-    resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
+    resolved = document.references.follow(
+        content[chosen], location=f"{pointer}/content/{escape_token(chosen)}"
+    )
     return chosen, resolved.node if isinstance(resolved.node, dict) else {}, f"{resolved.pointer}/schema"
 
 
@@ -307,7 +312,7 @@ def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
         if "schema" in schema:
             # Not valid in 2.0, but written by people who know 3.x.
             schema = schema["schema"]
-    fragment = document.schemas.fragment(schema, where, mode=mode)
+    fragment = document.schemas.convert_schema(schema, where, mode=mode)
     if node.get("allowEmptyValue") is True and location in {"query", "formData"}:
         fragment = _allow_empty(fragment)
     examples = [] if location == "body" else list_declared_examples(document, (node,), fragment.schema)

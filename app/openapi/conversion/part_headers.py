@@ -49,7 +49,7 @@ def with_part_headers(document: OpenApiDocument, schema: Any, given: Json, *, fi
         if isinstance(given.get(name), dict) and isinstance(given[name].get("headers"), dict)
     }
     try:
-        form = document.references.follow(schema, at="").node
+        form = document.references.follow(schema, location="").node
     except RefProblem:
         return schema
     properties = form.get("properties") if isinstance(form, dict) else None
@@ -67,7 +67,7 @@ def with_part_headers(document: OpenApiDocument, schema: Any, given: Json, *, fi
 
 def _with_headers(document: OpenApiDocument, node: Any, headers: Json) -> Any:
     try:
-        node = document.references.follow(node, at="").node
+        node = document.references.follow(node, location="").node
     except RefProblem:
         return node
     if not isinstance(node, dict):
@@ -86,7 +86,7 @@ def _list_declared(document: OpenApiDocument, declared: Json) -> Json:
     headers: Json = {}
     for header, node in list(given.items() if isinstance(given, dict) else ())[:_MAX_HEADERS]:
         try:
-            resolved = document.references.follow(node, at="").node
+            resolved = document.references.follow(node, location="").node
         except RefProblem:
             continue
         if isinstance(resolved, dict) and header and _TOKEN.issuperset(header) and header.lower() not in _OWN:
@@ -96,7 +96,7 @@ def _list_declared(document: OpenApiDocument, declared: Json) -> Json:
 
 def _read_schema(document: OpenApiDocument, header: Json) -> Json:
     try:
-        schema = document.references.follow(header.get("schema", header), at="").node
+        schema = document.references.follow(header.get("schema", header), location="").node
     except RefProblem:
         return {}
     return schema if isinstance(schema, dict) else {}
@@ -116,7 +116,7 @@ def _convert_schema(document: OpenApiDocument, schema: Json) -> Json:
     """Return the converted schema of a header; one that refers to others is any text."""
     refs: tuple[Tokens, ...] = ()
     try:
-        fragment = document.schemas.fragment(schema, "", mode=Mode.INPUT)
+        fragment = document.schemas.convert_schema(schema, "", mode=Mode.INPUT)
         refs = fragment.refs
     except RefProblem:
         return {"type": "string"}

@@ -126,6 +126,6 @@ def _as_mapping(value: Any) -> Json:
 
 def _resolve(document: OpenApiDocument, schema: Any) -> Json:
     try:
-        return _as_mapping(document.references.follow(schema, at="").node)
+        return _as_mapping(document.references.follow(schema, location="").node)
     except RefProblem:
         return {}

@@ -14,7 +14,7 @@ from app.openapi.conversion.servers import absolute, origin
 from app.openapi.conversion.text import clean, label
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
-from app.openapi.reading.refs import RefProblem, escape
+from app.openapi.reading.refs import RefProblem, escape_token
 from app.security.requirements import SecurityRequirements, SlotRequirement, security_json
 
 _SLOT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -71,7 +71,7 @@ class SecuritySlots:
         self._v2 = document.version == "2.0"
         path = ("securityDefinitions",) if self._v2 else ("components", "securitySchemes")
         self._at = "".join(f"/{token}" for token in path)
-        self._schemes = document.mapping(*path)
+        self._schemes = document.get_mapping(*path)
         self._slots: dict[str, SecuritySchemeSlot] = {}
         self._deprecated: set[str] = set()
 
@@ -164,10 +164,10 @@ class SecuritySlots:
         return slot
 
     def _read_scheme(self, slot_name: str, name: str) -> SecuritySchemeSlot:
-        pointer = f"{self._at}/{escape(name)}"
+        pointer = f"{self._at}/{escape_token(name)}"
         slot = SecuritySchemeSlot(slot_name, name[:200])
         try:
-            node = self._document.references.follow_described(self._schemes.get(name), at=pointer).node
+            node = self._document.references.follow_described(self._schemes.get(name), location=pointer).node
         except RefProblem:
             node = None
         if not isinstance(node, dict):
@@ -190,7 +190,7 @@ class SecuritySlots:
         if name in self._schemes or self._v2 or not ("#" in name or "/" in name):
             return name
         try:
-            tokens = self._document.references.tokens(name, at="/security")
+            tokens = self._document.references.parse_reference(name, location="/security")
         except RefProblem:
             return name
         return tokens[2] if len(tokens) == 3 and tokens[:2] == ("components", "securitySchemes") else name

@@ -12,11 +12,11 @@ def sequence_fragment(document: OpenApiDocument, media_object: Json, pointer: st
     `pointer` is that of the Media Type Object, which has an `itemSchema`. Raises RefProblem as
     `SchemaRegistry.fragment` does.
     """
-    item = document.schemas.fragment(media_object["itemSchema"], f"{pointer}/itemSchema", mode=mode)
+    item = document.schemas.convert_schema(media_object["itemSchema"], f"{pointer}/itemSchema", mode=mode)
     schema: Json = {"type": "array", "items": item.schema}
     if media_object.get("schema", True) is True:
         return Fragment(schema, item.refs, (), item.size + 30, item.notes)
-    whole = document.schemas.fragment(media_object["schema"], f"{pointer}/schema", mode=mode)
+    whole = document.schemas.convert_schema(media_object["schema"], f"{pointer}/schema", mode=mode)
     schema["allOf"] = [whole.schema]
     refs = tuple(dict.fromkeys((*whole.refs, *item.refs)))
     notes = tuple(dict.fromkeys((*whole.notes, *item.notes)))

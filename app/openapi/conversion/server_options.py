@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidDocument
-from app.core.suggestions import closest, did_you_mean
+from app.core.suggestions import did_you_mean, find_similar
 from app.openapi.conversion.declared_servers import MAX_SERVERS, DeclaredServer, ServerVariable
 from app.openapi.model import ConvertOptions, Json
-from app.openapi.reading.refs import References, RefProblem, escape
+from app.openapi.reading.refs import References, RefProblem, escape_token
 
 _MAX_DECLARED: Final = 1_000
 # A value that has one of these would end the host, or put another before it.
@@ -45,7 +45,7 @@ def list_servers_v2(raw: Json, references: References, *, schemes: Sequence[str]
 def _list_host_parameters(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
     for node in listed[:MAX_SERVERS] if isinstance(listed, list) else ():
         try:
-            resolved = references.follow(node, at="/x-ms-parameterized-host/parameters").node
+            resolved = references.follow(node, location="/x-ms-parameterized-host/parameters").node
         except RefProblem:
             continue
         if isinstance(resolved, dict) and isinstance(resolved.get("name"), str):
@@ -129,7 +129,7 @@ def _check_choice(
     offered = [one.url for one in servers[:MAX_SERVERS]]
     texts = (text for one in servers for text in (one.name, one.description))
     names = [*offered, *filter(None, texts)]
-    meant = did_you_mean(closest(str(choice), names)) if isinstance(choice, str) else ""
+    meant = did_you_mean(find_similar(str(choice), names)) if isinstance(choice, str) else ""
     detail = f"The document has no server {choice!r}. {meant}".strip() if servers else "It has no servers."
     yield FieldError("/options/server", detail, offered)
 
@@ -140,15 +140,15 @@ def _check_variables(options: ConvertOptions, servers: Sequence[DeclaredServer])
         for variable in server.variables:
             known.setdefault(variable.name, []).append((server, variable))
     for name, value in options.server_variables.items():
-        pointer = f"/options/server_variables/{escape(name)}"
+        pointer = f"/options/server_variables/{escape_token(name)}"
         if name not in known:
-            meant = did_you_mean(closest(name, known))
+            meant = did_you_mean(find_similar(name, known))
             detail = f"No server of the document has the variable {name[:100]!r}. {meant}".strip()
             yield FieldError(pointer, detail, sorted(known)[:MAX_SERVERS])
             continue
         if all(variable.enum and value not in variable.enum for _, variable in known[name]):
             allowed = dict.fromkeys(one for _, variable in known[name] for one in variable.enum)
-            meant = did_you_mean(closest(value, allowed))
+            meant = did_you_mean(find_similar(value, allowed))
             yield FieldError(pointer, f"The variable cannot have this value. {meant}".strip(), list(allowed))
         elif _NOT_IN_URL.search(value) or any(
             _ENDS_HOST.search(value) and name in server.host_variables and not _begins_with(server.url, name)

@@ -44,22 +44,22 @@ _TEXTS: Final = (
 _TEXT_BYTES: Final = 16 << 10
 
 
-def format_of(raw: Any) -> Format | None:
+def detect_format(raw: Any) -> Format | None:
     """Return which kind of convertible document a parsed value is; None for any other value."""
     if not isinstance(raw, Mapping):
         return None
     if any(isinstance(raw.get(key), str | float | int) and str(raw[key]).strip()[:1].isdigit()
            for key in ("openapi", "swagger")):  # fmt: skip
         return "openapi"
-    if _collection(raw) is not None:
+    if _find_collection(raw) is not None:
         return "postman"
     is_discovery = raw.get("kind") == "discovery#restDescription" or "discoveryVersion" in raw
     return "discovery" if is_discovery and ({"resources", "methods"} & raw.keys()) else None
 
 
-def collection_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def get_collection(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the Postman collection, without the member around it in responses of Postman's API."""
-    return _collection(raw) or raw
+    return _find_collection(raw) or raw
 
 
 def sniff_others(part: bytes) -> bool:
@@ -67,51 +67,53 @@ def sniff_others(part: bytes) -> bool:
     return _SNIFF.search(part) is not None
 
 
-def other_format(raw: Any) -> str | None:
+def describe_other_format(raw: Any) -> str | None:
     """Return the sentence that names the kind of a parsed value which is not converted; None if unknown."""
     if not isinstance(raw, Mapping):
         return None
     for member, (name, advice) in _MEMBERS.items():
         if member in raw:
-            return _sentence(name, advice)
+            return _write_sentence(name, advice)
     log = raw.get("log")
     if isinstance(log, Mapping) and isinstance(log.get("entries"), list):
-        return _sentence("an HTTP archive (HAR)", _EXPORT)
+        return _write_sentence("an HTTP archive (HAR)", _EXPORT)
     data = raw.get("data")
     if isinstance(data, Mapping) and "__schema" in data:
-        return _sentence(*_MEMBERS["__schema"])
+        return _write_sentence(*_MEMBERS["__schema"])
     kind = raw.get("type")
     if isinstance(kind, str) and "insomnia.rest" in kind:
-        return _sentence(*_MEMBERS["__export_format"])
+        return _write_sentence(*_MEMBERS["__export_format"])
     if isinstance(raw.get("requests"), list) and isinstance(raw.get("order"), list):
-        return _sentence("a Postman collection of version 1", "Export it as a collection of version 2.1.")
+        return _write_sentence(
+            "a Postman collection of version 1", "Export it as a collection of version 2.1."
+        )
     schema = raw.get("$schema")
     if isinstance(schema, str) and "json-schema.org" in schema:
-        return _sentence("a JSON Schema", "It describes values, not operations.")
+        return _write_sentence("a JSON Schema", "It describes values, not operations.")
     return None
 
 
-def other_text(document: bytes) -> str | None:
+def describe_other_text(document: bytes) -> str | None:
     """Return the sentence that names the kind of a text which is not converted; None if it is unknown."""
     head = document[:_TEXT_BYTES]
     for pattern, name, advice in _TEXTS:
         if pattern.search(head):
-            return _sentence(name, advice)
+            return _write_sentence(name, advice)
     return None
 
 
-def _sentence(name: str, advice: str) -> str:
+def _write_sentence(name: str, advice: str) -> str:
     return f"This is {name}, which is not converted. {advice}"
 
 
-def _collection(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _find_collection(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
     inner = raw.get("collection")
     candidates = (raw, inner) if isinstance(inner, Mapping) else (raw,)
-    for one in candidates:
-        info = one.get("info")
-        if not isinstance(info, Mapping) or not isinstance(one.get("item"), list):
+    for candidate in candidates:
+        info = candidate.get("info")
+        if not isinstance(info, Mapping) or not isinstance(candidate.get("item"), list):
             continue
         schema = info.get("schema")
         if "_postman_id" in info or (isinstance(schema, str) and _POSTMAN_SCHEMA.search(schema)):
-            return one
+            return candidate
     return None

@@ -30,7 +30,7 @@ def has_variable(text: str) -> bool:
     return _VARIABLE.search(text) is not None
 
 
-def schema_of_value(value: Any, depth: int = 0) -> Json:
+def infer_schema(value: Any, depth: int = 0) -> Json:
     """Return a schema of an example value."""
     if depth >= _MAX_DEPTH:
         return {}
@@ -38,13 +38,13 @@ def schema_of_value(value: Any, depth: int = 0) -> Json:
         case dict():
             members = list(value.items())[:_MAX_MEMBERS]
             properties = {
-                name: schema_of_secret(one) if is_credential_name(name) else schema_of_value(one, depth + 1)
+                name: infer_secret_schema(one) if is_credential_name(name) else infer_schema(one, depth + 1)
                 for name, one in members
             }
             return {"type": "object", "properties": properties}
         case list():
-            items = [schema_of_value(one, depth + 1) for one in value[:_MAX_ITEMS]]
-            return {"type": "array", "items": _merged(items)}
+            items = [infer_schema(one, depth + 1) for one in value[:_MAX_ITEMS]]
+            return {"type": "array", "items": _merge_schemas(items)}
         case bool():
             return {"type": "boolean"}
         case int() | float():
@@ -56,12 +56,12 @@ def schema_of_value(value: Any, depth: int = 0) -> Json:
             return {}
 
 
-def schema_of_secret(value: Any) -> Json:
+def infer_secret_schema(value: Any) -> Json:
     """Return a schema of a value that must not be shown as an example."""
     return {"type": "string"} if isinstance(value, str) else {}
 
 
-def schema_of_text(value: str) -> Json:
+def infer_text_schema(value: str) -> Json:
     """Return a schema of what is written in a URL or a header: `7` may be given as a number or as a text."""
     if not value or has_variable(value):
         return {"type": ["string", "number", "boolean"]}
@@ -76,11 +76,11 @@ def schema_of_text(value: str) -> Json:
     return {**schema, "examples": [value]} if len(value) <= _MAX_EXAMPLE else schema
 
 
-def parsed_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text in which variables stand for values; None where it is not JSON."""
 
-    def replaced(found: re.Match[str]) -> str:
-        part = found[0]
+    def replace_part(match: re.Match[str]) -> str:
+        part = match[0]
         return part if part[0] == '"' else "null" if part[0] == "{" else ""
 
     try:
@@ -88,12 +88,12 @@ def parsed_json(text: str) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return orjson.loads(_PARTS.sub(replaced, text))
+        return orjson.loads(_PARTS.sub(replace_part, text))
     except orjson.JSONDecodeError:
         return None
 
 
-def _merged(schemas: list[Json]) -> Json:
+def _merge_schemas(schemas: list[Json]) -> Json:
     """Return a schema for items of several forms: that of all, with the properties of each."""
     if not schemas:
         return {}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.openapi.formats.translation import OPENAPI, UNREADABLE, UNREADABLE_PART, Translation, Warn
 from app.openapi.model import METHODS, Json
-from app.openapi.reading.refs import escape
+from app.openapi.reading.refs import escape_token
 
 # Parameters of every method that are set by credentials, or that make no sense for a tool.
 _LEFT_OUT: Final = frozenset(
@@ -35,27 +35,27 @@ _API_KEY: Final = "api_key"
 
 def translate_discovery(raw: Json, *, warn: Warn) -> Translation:
     """Return the OpenAPI document of a Discovery document; what is left out is reported to `warn`."""
-    return _Translator(raw, warn).translated()
+    return _DiscoveryTranslator(raw, warn).translate()
 
 
 @dataclass(slots=True)
-class _Translator:
+class _DiscoveryTranslator:
     raw: Json
     warn: Warn
     paths: dict[str, Json] = field(default_factory=dict)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
 
-    def translated(self) -> Translation:
-        for method, at, tag in _methods(self.raw):
+    def translate(self) -> Translation:
+        for method, pointer, tag in _list_methods(self.raw):
             try:
-                self._method(method, at, tag)
+                self._add_method(method, pointer, tag)
             except UNREADABLE:
-                self.warn(at, UNREADABLE_PART)
-        schemas = _mapping(self.raw.get("schemas"))
+                self.warn(pointer, UNREADABLE_PART)
+        schemas = _ensure_mapping(self.raw.get("schemas"))
         for name in schemas:
-            self.pointers[f"/components/schemas/{escape(name)}"] = f"/schemas/{escape(name)}"
-        shared = _mapping(self.raw.get("parameters"))
+            self.pointers[f"/components/schemas/{escape_token(name)}"] = f"/schemas/{escape_token(name)}"
+        shared = _ensure_mapping(self.raw.get("parameters"))
         left_out = [name for name in shared if name in _LEFT_OUT]
         if left_out:
             names = ", ".join(left_out)
@@ -67,67 +67,69 @@ class _Translator:
                 "version": self.raw.get("version"),
                 "description": self.raw.get("description"),
             },
-            "servers": [{"url": self._base_url()}],
+            "servers": [{"url": self._read_base_url()}],
             "paths": self.paths,
             "components": {
-                "schemas": {name: _schema(node) for name, node in schemas.items()},
-                "parameters": {name: _parameter(name, node) for name, node in shared.items()},
-                "securitySchemes": self._security_schemes(),
+                "schemas": {name: _convert_schema(node) for name, node in schemas.items()},
+                "parameters": {name: _build_parameter(name, node) for name, node in shared.items()},
+                "securitySchemes": self._build_security_schemes(),
             },
         }
         return Translation(document, self.notes, self.pointers)
 
-    def _base_url(self) -> str:
+    def _read_base_url(self) -> str:
         root, service = self.raw.get("rootUrl"), self.raw.get("servicePath")
         if isinstance(root, str) and root:
             return root.rstrip("/") + "/" + (service.strip("/") if isinstance(service, str) else "")
         base = self.raw.get("baseUrl") or self.raw.get("basePath")
         return base if isinstance(base, str) else "/"
 
-    def _security_schemes(self) -> Json:
+    def _build_security_schemes(self) -> Json:
         schemes: Json = {}
-        scopes = _mapping(_mapping(_mapping(self.raw.get("auth")).get("oauth2")).get("scopes"))
+        scopes = _ensure_mapping(
+            _ensure_mapping(_ensure_mapping(self.raw.get("auth")).get("oauth2")).get("scopes")
+        )
         if scopes:
-            texts = {name: _mapping(one).get("description", "") for name, one in scopes.items()}
+            texts = {name: _ensure_mapping(one).get("description", "") for name, one in scopes.items()}
             flow = {"authorizationUrl": _AUTHORIZATION_URL, "tokenUrl": _TOKEN_URL, "scopes": texts}
             schemes[_OAUTH2] = {"type": "oauth2", "flows": {"authorizationCode": flow}}
-        if "key" in _mapping(self.raw.get("parameters")):
+        if "key" in _ensure_mapping(self.raw.get("parameters")):
             schemes[_API_KEY] = {"type": "apiKey", "in": "query", "name": "key"}
         return schemes
 
-    def _method(self, method: Any, at: str, tag: str) -> None:
+    def _add_method(self, method: Any, source_pointer: str, tag: str) -> None:
         if not isinstance(method, dict):
-            self.warn(at, "a method that is not an object was left out")
+            self.warn(source_pointer, "a method that is not an object was left out")
             return
         verb = str(method.get("httpMethod", "")).lower()
-        path = _path(method)
+        path = _read_path(method)
         if verb not in METHODS or path is None:
-            self.warn(at, "a method without an HTTP method and a path was left out")
+            self.warn(source_pointer, "a method without an HTTP method and a path was left out")
             return
-        name = str(method.get("id") or at.rpartition("/")[2])
+        name = str(method.get("id") or source_pointer.rpartition("/")[2])
         if verb in self.paths.get(path, {}):
             # Methods of several resources may share one URL; a fragment is never sent.
             path = f"{path}#{name}"
-        operation, notes = self._operation(method, name, path, tag)
+        operation, notes = self._build_operation(method, name, path, tag)
         self.paths.setdefault(path, {})[verb] = operation
-        pointer = f"/paths/{escape(path)}/{verb}"
-        self.pointers[pointer] = at
+        pointer = f"/paths/{escape_token(path)}/{verb}"
+        self.pointers[pointer] = source_pointer
         self.notes[pointer] = tuple(notes)
 
-    def _operation(self, method: Json, name: str, path: str, tag: str) -> tuple[Json, list[str]]:
+    def _build_operation(self, method: Json, name: str, path: str, tag: str) -> tuple[Json, list[str]]:
         notes: list[str] = []
-        own = str(self.raw.get("name") or "")
-        short = name.removeprefix(f"{own}.") if own else name
+        api_name = str(self.raw.get("name") or "")
+        short = name.removeprefix(f"{api_name}.") if api_name else name
         operation: Json = {
             "operationId": _NOT_A_NAME.sub("_", short),
             "description": method.get("description"),
             "tags": [tag] if tag else [],
             "deprecated": method.get("deprecated") is True,
-            "parameters": self._parameters(method, path, notes),
-            "security": self._security(method.get("scopes")),
-            "responses": {"200": _response(method)},
+            "parameters": self._build_parameters(method, path, notes),
+            "security": self._build_security(method.get("scopes")),
+            "responses": {"200": _build_response(method)},
         }
-        reference = _mapping(method.get("request")).get("$ref")
+        reference = _ensure_mapping(method.get("request")).get("$ref")
         if isinstance(reference, str):
             schema = self._request_schema(reference, name)
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -137,22 +139,24 @@ class _Translator:
 
     def _request_schema(self, reference: str, name: str) -> Json:
         """Return the schema of a request, with the properties that this method requires."""
-        schema: Json = {"$ref": _component(reference)}
-        properties = _mapping(_mapping(_mapping(self.raw.get("schemas")).get(reference)).get("properties"))
+        schema: Json = {"$ref": _refer_to_component(reference)}
+        properties = _ensure_mapping(
+            _ensure_mapping(_ensure_mapping(self.raw.get("schemas")).get(reference)).get("properties")
+        )
         required = [
             key for key, node in properties.items()
-            if name in (_mapping(_mapping(node).get("annotations")).get("required") or ())
+            if name in (_ensure_mapping(_ensure_mapping(node).get("annotations")).get("required") or ())
         ]  # fmt: skip
         return {"allOf": [schema, {"required": required}]} if required else schema
 
-    def _parameters(self, method: Json, path: str, notes: list[str]) -> list[Json]:
-        declared = _mapping(method.get("parameters"))
+    def _build_parameters(self, method: Json, path: str, notes: list[str]) -> list[Json]:
+        declared = _ensure_mapping(method.get("parameters"))
         placeholders = dict.fromkeys(_PLACEHOLDER.findall(path.partition("#")[0]))
         order = method.get("parameterOrder")
         names = dict.fromkeys([*(order if isinstance(order, list) else ()), *declared])
         parts = [name for name in placeholders if name not in declared]
         whole = next(iter(_RESERVED.findall(str(method.get("path", "")))), None)
-        made: list[Json] = []
+        parameters: list[Json] = []
         for name in names:
             node = declared.get(name)
             if not isinstance(node, dict):
@@ -161,27 +165,27 @@ class _Translator:
                 if parts:
                     notes.append(f"`{name}` is given by its parts: {', '.join(parts)}")
                 continue
-            made.append(_parameter(name, node))
-        about = str(_mapping(declared.get(whole)).get("description") or "") if whole else ""
+            parameters.append(_build_parameter(name, node))
+        about = str(_ensure_mapping(declared.get(whole)).get("description") or "") if whole else ""
         for name in parts:
             text = f"Part of `{whole}`: {about}" if whole else ""
-            made.append({"name": name, "in": "path", "required": True, "description": text,
+            parameters.append({"name": name, "in": "path", "required": True, "description": text,
                          "schema": {"type": "string"}})  # fmt: skip
-        taken = {one["name"] for one in made}
+        taken = {one["name"] for one in parameters}
         if method.get("supportsMediaDownload") is True and "alt" not in taken:
             text = "`media` returns the content itself, `json` its metadata."
             schema = {"type": "string", "enum": ["json", "media"]}
-            made.append({"name": "alt", "in": "query", "description": text, "schema": schema})
-        shared = _mapping(self.raw.get("parameters"))
-        made += (
-            {"$ref": f"#/components/parameters/{escape(name)}"}
+            parameters.append({"name": "alt", "in": "query", "description": text, "schema": schema})
+        shared = _ensure_mapping(self.raw.get("parameters"))
+        parameters += (
+            {"$ref": f"#/components/parameters/{escape_token(name)}"}
             for name in shared
             if name not in _LEFT_OUT and name not in taken
         )
-        return made
+        return parameters
 
-    def _security(self, scopes: Any) -> list[Json]:
-        has_key = "key" in _mapping(self.raw.get("parameters"))
+    def _build_security(self, scopes: Any) -> list[Json]:
+        has_key = "key" in _ensure_mapping(self.raw.get("parameters"))
         listed = [one for one in scopes if isinstance(one, str)] if isinstance(scopes, list) else []
         if listed:
             # Any one of the scopes suffices; public data needs a key only.
@@ -189,21 +193,21 @@ class _Translator:
         return [{_API_KEY: []}, {}] if has_key else []
 
 
-def _methods(raw: Json) -> Iterator[tuple[Any, str, str]]:
+def _list_methods(raw: Json) -> Iterator[tuple[Any, str, str]]:
     """Yield each method with its pointer and the name of its resource (`projects.locations`)."""
     stack: list[tuple[Any, str, str]] = [(raw, "", "")]
     while stack:
-        node, at, tag = stack.pop()
-        for key, method in _mapping(_mapping(node).get("methods")).items():
-            yield method, f"{at}/methods/{escape(key)}", tag
+        node, pointer, tag = stack.pop()
+        for key, method in _ensure_mapping(_ensure_mapping(node).get("methods")).items():
+            yield method, f"{pointer}/methods/{escape_token(key)}", tag
         inner = [
-            (one, f"{at}/resources/{escape(key)}", f"{tag}.{key}" if tag else key)
-            for key, one in _mapping(_mapping(node).get("resources")).items()
+            (one, f"{pointer}/resources/{escape_token(key)}", f"{tag}.{key}" if tag else key)
+            for key, one in _ensure_mapping(_ensure_mapping(node).get("resources")).items()
         ]
         stack.extend(reversed(inner))
 
 
-def _path(method: Json) -> str | None:
+def _read_path(method: Json) -> str | None:
     """Return the path of a method: `flatPath` where `path` has a part of several segments (`{+name}`)."""
     path, flat = method.get("path"), method.get("flatPath")
     if isinstance(flat, str) and flat and (not isinstance(path, str) or "{+" in path):
@@ -213,62 +217,64 @@ def _path(method: Json) -> str | None:
     return "/" + _RESERVED.sub(r"{\1}", path).lstrip("/")
 
 
-def _response(method: Json) -> Json:
+def _build_response(method: Json) -> Json:
     response: Json = {"description": "The result."}
-    reference = _mapping(method.get("response")).get("$ref")
+    reference = _ensure_mapping(method.get("response")).get("$ref")
     if isinstance(reference, str):
-        response["content"] = {"application/json": {"schema": {"$ref": _component(reference)}}}
+        response["content"] = {"application/json": {"schema": {"$ref": _refer_to_component(reference)}}}
     if method.get("supportsMediaDownload") is True:
         response.setdefault("content", {})["*/*"] = {}
     return response
 
 
-def _parameter(name: str, node: Any) -> Json:
-    node = _mapping(node)
-    schema = _schema({key: value for key, value in node.items() if key not in ("required", "description")})
+def _build_parameter(name: str, node: Any) -> Json:
+    node = _ensure_mapping(node)
+    schema = _convert_schema(
+        {key: value for key, value in node.items() if key not in ("required", "description")}
+    )
     location = "path" if node.get("location") == "path" else "query"
     return {
         "name": name,
         "in": location,
         "required": location == "path" or node.get("required") is True,
-        "description": _described(node),
+        "description": _describe(node),
         "deprecated": node.get("deprecated") is True,
         "schema": schema,
     }
 
 
-def _schema(node: Any) -> Json:
+def _convert_schema(node: Any) -> Json:
     """Return a schema of draft 3 as one of JSON Schema 2020-12."""
-    node = _mapping(node)
-    made: Json = {key: node[key] for key in _COPIED if key in node}
-    if made.get("format") in _FORMATS:
-        made["format"] = _FORMATS[made["format"]]
+    node = _ensure_mapping(node)
+    converted: Json = {key: node[key] for key in _COPIED if key in node}
+    if converted.get("format") in _FORMATS:
+        converted["format"] = _FORMATS[converted["format"]]
     if isinstance(node.get("$ref"), str):
-        made["$ref"] = _component(node["$ref"])
+        converted["$ref"] = _refer_to_component(node["$ref"])
     kind = node.get("type")
     if isinstance(kind, str) and kind != "any":
-        made["type"] = kind
-    described = _described(node)
+        converted["type"] = kind
+    described = _describe(node)
     if described:
-        made["description"] = described
+        converted["description"] = described
     if "default" in node:
-        made["default"] = _typed(node["default"], kind)
+        converted["default"] = _convert_type(node["default"], kind)
     for key in ("items", "additionalProperties"):
         if key in node:
-            made[key] = node[key] if isinstance(node[key], bool) else _schema(node[key])
+            converted[key] = node[key] if isinstance(node[key], bool) else _convert_schema(node[key])
     properties = node.get("properties")
     if isinstance(properties, dict):
-        made["properties"] = {name: _schema(one) for name, one in properties.items()}
-        required = [name for name, one in properties.items() if _mapping(one).get("required") is True]
+        converted["properties"] = {name: _convert_schema(one) for name, one in properties.items()}
+        required = [name for name, one in properties.items() if _ensure_mapping(one).get("required") is True]
         if required:
-            made["required"] = required
+            converted["required"] = required
     if node.get("repeated") is True:
-        whole: Json = {key: made.pop(key) for key in ("description", "deprecated") if key in made}
-        return {"type": "array", "items": made, **whole}
-    return made
+        whole: Json = {key: converted.pop(key) for key in ("description", "deprecated") if key in converted}
+        return {"type": "array", "items": converted, **whole}
+    return converted
 
 
-def _described(node: Mapping[str, Any]) -> str:
+def _describe(node: Mapping[str, Any]) -> str:
     """Return the description of a schema, with those of its values."""
     text = node.get("description")
     text = text if isinstance(text, str) else ""
@@ -281,7 +287,7 @@ def _described(node: Mapping[str, Any]) -> str:
     return whole if len(whole) <= _MAX_DESCRIPTION else text
 
 
-def _typed(value: Any, kind: Any) -> Any:
+def _convert_type(value: Any, kind: Any) -> Any:
     """Return a default in its type: Discovery writes all of them as texts."""
     if not isinstance(value, str):
         return value
@@ -298,9 +304,9 @@ def _typed(value: Any, kind: Any) -> Any:
     return value
 
 
-def _component(name: str) -> str:
-    return f"#/components/schemas/{escape(name)}"
+def _refer_to_component(name: str) -> str:
+    return f"#/components/schemas/{escape_token(name)}"
 
 
-def _mapping(value: Any) -> Json:
+def _ensure_mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {}

@@ -12,14 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.core.secret_names import is_credential_name, is_secret_header
-from app.openapi.formats.detection import collection_of
-from app.openapi.formats.examples import has_variable, schema_of_text
+from app.openapi.formats.detection import get_collection
+from app.openapi.formats.examples import has_variable, infer_text_schema
 from app.openapi.formats.postman_auth import PostmanSchemes
-from app.openapi.formats.postman_bodies import described, is_required, members, request_body, responses
-from app.openapi.formats.postman_urls import PostmanUrl, read_url, server_of
+from app.openapi.formats.postman_bodies import (
+    convert_request_body,
+    convert_responses,
+    is_required,
+    list_members,
+    read_description,
+)
+from app.openapi.formats.postman_urls import PostmanUrl, build_server, read_url
 from app.openapi.formats.translation import OPENAPI, UNREADABLE, UNREADABLE_PART, Translation, Warn
 from app.openapi.model import METHODS, Json
-from app.openapi.reading.refs import escape
+from app.openapi.reading.refs import escape_token
 
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 _MAX_NAME: Final = 60
@@ -36,8 +42,8 @@ _SCRIPTS: Final = "its scripts are not run"
 
 def translate_postman(raw: Json, *, warn: Warn) -> Translation:
     """Return the OpenAPI document of a collection; what is left out is reported to `warn`."""
-    inside = collection_of(raw)
-    return _Translator(inside, "" if inside is raw else "/collection", warn).translated()
+    inside = get_collection(raw)
+    return _PostmanTranslator(inside, "" if inside is raw else "/collection", warn).translate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,9 @@ class _Request:
 
 
 @dataclass(slots=True)
-class _Translator:
+class _PostmanTranslator:
     collection: Mapping[str, Any]
-    at: str
+    base_pointer: str
     warn: Warn
     schemes: PostmanSchemes = field(default_factory=PostmanSchemes)
     tags: dict[str, str] = field(default_factory=dict)
@@ -79,8 +85,8 @@ class _Translator:
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
 
-    def translated(self) -> Translation:
-        for request in self._requests():
+    def translate(self) -> Translation:
+        for request in self._list_requests():
             try:
                 self._add(request)
             except UNREADABLE:
@@ -91,20 +97,22 @@ class _Translator:
             "openapi": OPENAPI,
             "info": {
                 "title": info.get("name"),
-                "version": _version(info.get("version")),
-                "description": described(info.get("description")),
+                "version": _read_version(info.get("version")),
+                "description": read_description(info.get("description")),
             },
-            "servers": self._common_servers(),
+            "servers": self._find_common_servers(),
             "tags": [{"name": name, "description": text} for name, text in self.tags.items()],
             "paths": self.paths,
             "components": {"securitySchemes": self.schemes.schemes},
         }
         return Translation(document, self.notes, self.pointers)
 
-    def _requests(self) -> Iterator[_Request]:
+    def _list_requests(self) -> Iterator[_Request]:
         """Yield the requests in their order, folders first to last."""
         whole = self.collection
-        first = _Request(whole, self.at, (), _variables(whole, {}), whole.get("auth"), _has_scripts(whole))
+        first = _Request(
+            whole, self.base_pointer, (), _read_variables(whole, {}), whole.get("auth"), _has_scripts(whole)
+        )
         stack = [first]
         while stack:
             parent = stack.pop()
@@ -114,26 +122,26 @@ class _Translator:
                 continue
             inner: list[_Request] = []
             for index, item in enumerate(listed):
-                at = f"{parent.pointer}/item/{index}"
+                pointer = f"{parent.pointer}/item/{index}"
                 if not isinstance(item, Mapping):
-                    self.warn(at, "an item that is not an object was left out")
+                    self.warn(pointer, "an item that is not an object was left out")
                     continue
-                inner.append(self._child(parent, item, at))
+                inner.append(self._read_child(parent, item, pointer))
             stack.extend(reversed(inner))
 
-    def _child(self, parent: _Request, item: Mapping[str, Any], at: str) -> _Request:
+    def _read_child(self, parent: _Request, item: Mapping[str, Any], pointer: str) -> _Request:
         folders = parent.folders
         name = item.get("name")
         if isinstance(item.get("item"), list) and isinstance(name, str) and name.strip():
             folders = (*folders, name.strip())
-            self.tags.setdefault(name.strip(), described(item.get("description")))
+            self.tags.setdefault(name.strip(), read_description(item.get("description")))
         auth = item.get("auth")
         if auth is None and isinstance(item.get("request"), Mapping):
             auth = item["request"].get("auth")
         is_inherited = auth is None or (isinstance(auth, Mapping) and auth.get("type") == "inherit")
-        variables = _variables(item, parent.variables)
+        variables = _read_variables(item, parent.variables)
         scripts = parent.has_scripts or _has_scripts(item)
-        return _Request(item, at, folders, variables, parent.auth if is_inherited else auth, scripts)
+        return _Request(item, pointer, folders, variables, parent.auth if is_inherited else auth, scripts)
 
     def _add(self, request: _Request) -> None:
         if "request" not in request.item:
@@ -150,14 +158,14 @@ class _Translator:
             self.warn(request.pointer, "a request whose method HTTP does not allow was left out")
             return
         tokens = (method.lower(),) if method.lower() in _FIXED else ("additionalOperations", method)
-        path, operation, notes = self._operation(request, url)
+        path, operation, notes = self._build_operation(request, url)
         path = self._free_path(path, tokens, request.name)
         holder = self.paths.setdefault(path, {})
         for token in tokens[:-1]:
             holder = holder.setdefault(token, {})
         holder[tokens[-1]] = operation
         self.operations[path, tokens] = operation
-        pointer = "".join(f"/{escape(token)}" for token in ("paths", path, *tokens))
+        pointer = "".join(f"/{escape_token(token)}" for token in ("paths", path, *tokens))
         self.pointers[pointer] = request.pointer
         self.notes[pointer] = tuple(notes)
 
@@ -177,49 +185,49 @@ class _Translator:
         self.numbers[key] = number
         return chosen
 
-    def _operation(self, request: _Request, url: PostmanUrl) -> tuple[str, Json, list[str]]:
+    def _build_operation(self, request: _Request, url: PostmanUrl) -> tuple[str, Json, list[str]]:
         notes: list[str] = []
-        path, placeholders = url.path_template()
-        required = self.schemes.requirement(request.auth, request.variables)
+        path, placeholders = url.build_path_template()
+        required = self.schemes.require_auth(request.auth, request.variables)
         has_auth = bool(required)
         content_type = None
-        parameters = _path_parameters(url, placeholders, request.variables)
-        query = _query(url, request.variables)
+        parameters = _build_path_parameters(url, placeholders, request.variables)
+        query = _build_query(url, request.variables)
         for name, value, parameter in query:
             if is_credential_name(name):
-                required = {**required, self.schemes.parameter(name, "query", value): []}
+                required = {**required, self.schemes.add_parameter_scheme(name, "query", value): []}
                 notes.append(
                     f"query parameter `{name}` is a credential: its value in the collection is not used"
                 )
             else:
                 parameters.append(parameter)
-        for name, value, entry in members(_headers(request.request.get("header"))):
+        for name, value, entry in list_members(_list_headers(request.request.get("header"))):
             if name.lower() == "content-type" and not has_variable(value):
                 content_type = value
             if name.lower() in _OWN_HEADERS or (name.lower() == "authorization" and has_auth):
                 continue
             if is_secret_header(name):
                 if entry.get("disabled") is not True:
-                    required = {**required, self.schemes.parameter(name, "header", value): []}
+                    required = {**required, self.schemes.add_parameter_scheme(name, "header", value): []}
                     notes.append(f"header `{name}` is a credential: its value in the collection is not used")
                 continue
-            parameters.append(_header(name, value, entry, request.variables))
+            parameters.append(_build_header(name, value, entry, request.variables))
         if request.has_scripts:
             notes.append(_SCRIPTS)
         operation: Json = {
             "operationId": self._name(request, path),
             "summary": request.name,
-            "description": described(request.request.get("description"))
-            or described(request.item.get("description")),
+            "description": read_description(request.request.get("description"))
+            or read_description(request.item.get("description")),
             "tags": list(request.folders),
             "parameters": parameters,
             "security": [required] if required else [],
-            "responses": responses(request.item.get("response")),
+            "responses": convert_responses(request.item.get("response")),
         }  # fmt: skip
-        body = request_body(request.request.get("body"), content_type=content_type)
+        body = convert_request_body(request.request.get("body"), content_type=content_type)
         if body is not None:
             operation["requestBody"] = body
-        server = server_of(url, request.variables)
+        server = build_server(url, request.variables)
         if server is not None:
             operation["servers"] = [server]
             known = self.servers.get(server["url"])
@@ -242,7 +250,7 @@ class _Translator:
         self.names.add(chosen)
         return chosen
 
-    def _common_servers(self) -> list[Json]:
+    def _find_common_servers(self) -> list[Json]:
         """Return the server of most requests as that of the document, and remove it from its operations."""
         if not self.servers:
             return []
@@ -254,18 +262,18 @@ class _Translator:
         return [common]
 
 
-def _variables(holder: Mapping[str, Any], inherited: Mapping[str, str]) -> Mapping[str, str]:
+def _read_variables(holder: Mapping[str, Any], inherited: Mapping[str, str]) -> Mapping[str, str]:
     """Return the values of the variables of a collection or folder; "" for those that are secret."""
     listed = holder.get("variable")
-    own: dict[str, str] = {}
+    values: dict[str, str] = {}
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, Mapping) or one.get("disabled") is True:
             continue
         if isinstance(one.get("value"), str | int | float):
             name = str(one.get("key") or one.get("id"))
             is_secret = one.get("type") == "secret" or is_secret_header(name)
-            own[name] = "" if is_secret else str(one["value"])
-    return {**inherited, **own} if own else inherited
+            values[name] = "" if is_secret else str(one["value"])
+    return {**inherited, **values} if values else inherited
 
 
 def _has_scripts(holder: Mapping[str, Any]) -> bool:
@@ -284,7 +292,7 @@ def _has_scripts(holder: Mapping[str, Any]) -> bool:
     return False
 
 
-def _headers(listed: Any) -> Any:
+def _list_headers(listed: Any) -> Any:
     """Return the headers as a list; in a text, each line is a header."""
     if not isinstance(listed, str):
         return listed
@@ -292,7 +300,7 @@ def _headers(listed: Any) -> Any:
     return [{"key": name.strip(), "value": value.strip()} for name, _, value in pairs if name.strip()]
 
 
-def _value_of(written: str, variables: Mapping[str, str]) -> str:
+def _read_value(written: str, variables: Mapping[str, str]) -> str:
     """Return the value of a text that is a variable, if the collection has it; else the text."""
     text = written.strip()
     if text.startswith("{{") and text.endswith("}}"):
@@ -300,55 +308,55 @@ def _value_of(written: str, variables: Mapping[str, str]) -> str:
     return written
 
 
-def _path_parameters(
+def _build_path_parameters(
     url: PostmanUrl, placeholders: Mapping[str, str], variables: Mapping[str, str]
 ) -> list[Json]:
     entries = {str(one.get("key") or one.get("id")): one for one in url.variables}
-    made: list[Json] = []
+    parameters: list[Json] = []
     for name, written in placeholders.items():
         entry = entries.get(written[1:], {}) if written.startswith(":") else {}
         value = entry.get("value") if written.startswith(":") else written
-        text = _value_of(str(value), variables) if isinstance(value, str | int | float) else ""
-        made.append(
+        text = _read_value(str(value), variables) if isinstance(value, str | int | float) else ""
+        parameters.append(
             {
                 "name": name,
                 "in": "path",
                 "required": True,
-                "description": described(entry.get("description")),
-                "schema": schema_of_text(text),
+                "description": read_description(entry.get("description")),
+                "schema": infer_text_schema(text),
             }
         )
-    return made
+    return parameters
 
 
-def _query(url: PostmanUrl, variables: Mapping[str, str]) -> list[tuple[str, str, Json]]:
+def _build_query(url: PostmanUrl, variables: Mapping[str, str]) -> list[tuple[str, str, Json]]:
     """Return name, value and Parameter Object of each name in the query."""
-    made: dict[str, tuple[str, str, Json]] = {}
-    for name, value, entry in members(url.query):
-        about = described(entry.get("description"))
-        schema = schema_of_text(_value_of(value, variables))
-        if name in made and entry.get("disabled") is not True:
-            items = made[name][2]["schema"]
+    parameters: dict[str, tuple[str, str, Json]] = {}
+    for name, value, entry in list_members(url.query):
+        about = read_description(entry.get("description"))
+        schema = infer_text_schema(_read_value(value, variables))
+        if name in parameters and entry.get("disabled") is not True:
+            items = parameters[name][2]["schema"]
             schema = {"type": "array", "items": items.get("items", items)}
-            about = about or made[name][2]["description"]
+            about = about or parameters[name][2]["description"]
         parameter = {"name": name, "in": "query", "required": is_required(about), "description": about,
                      "schema": schema}  # fmt: skip
-        made[name] = (name, value, parameter)
-    return list(made.values())
+        parameters[name] = (name, value, parameter)
+    return list(parameters.values())
 
 
-def _header(name: str, value: str, entry: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
+def _build_header(name: str, value: str, entry: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
     """Return a header as an input, required unless it is disabled, as Postman would always send it."""
-    about = described(entry.get("description"))
-    text = _value_of(value, variables)
-    schema = schema_of_text(text)
+    about = read_description(entry.get("description"))
+    text = _read_value(value, variables)
+    schema = infer_text_schema(text)
     if text and not has_variable(text):
         schema = {**{key: one for key, one in schema.items() if key != "examples"}, "default": text}
     required = entry.get("disabled") is not True or is_required(about)
     return {"name": name, "in": "header", "required": required, "description": about, "schema": schema}
 
 
-def _version(version: Any) -> str:
+def _read_version(version: Any) -> str:
     if isinstance(version, Mapping):
         return ".".join(str(version[key]) for key in ("major", "minor", "patch") if key in version)
     return version if isinstance(version, str) else ""

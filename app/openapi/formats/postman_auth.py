@@ -21,12 +21,12 @@ class PostmanSchemes:
 
     schemes: Json = field(default_factory=dict)
 
-    def requirement(self, auth: Any, variables: Mapping[str, str]) -> Json:
+    def require_auth(self, auth: Any, variables: Mapping[str, str]) -> Json:
         """Return the Security Requirement Object of an `auth` object; {} where it asks for nothing."""
         kind = auth.get("type") if isinstance(auth, Mapping) else None
         if not isinstance(auth, Mapping) or not isinstance(kind, str) or kind in ("noauth", "inherit"):
             return {}
-        values = _values(auth.get(kind), variables)
+        values = _read_values(auth.get(kind), variables)
         scopes: list[str] = []
         scheme: Json
         match kind:
@@ -38,7 +38,7 @@ class PostmanSchemes:
             case "jwt":
                 scheme = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
             case "oauth2":
-                scheme, scopes = _oauth2(values)
+                scheme, scopes = _build_oauth2(values)
             case "awsv4":
                 # As documents of AWS declare it; region and service are members of the stored credential.
                 scheme = {
@@ -48,18 +48,18 @@ class PostmanSchemes:
             case _:
                 # hawk, ntlm, oauth1, edgegrid, asap: slots of kind `unsupported`.
                 scheme = {"type": kind}
-        return {self._named(kind, scheme): scopes}
+        return {self._add_named(kind, scheme): scopes}
 
-    def parameter(self, name: str, location: str, value: str) -> str:
+    def add_parameter_scheme(self, name: str, location: str, value: str) -> str:
         """Return the scheme of a header or query parameter that holds a credential."""
         prefix = value.partition(" ")[0].lower()
         if name.lower() == "authorization" and prefix in ("basic", "bearer"):
-            return self._named(prefix, {"type": "http", "scheme": prefix})
+            return self._add_named(prefix, {"type": "http", "scheme": prefix})
         if name.lower() == "cookie":
             name, location = value.partition("=")[0].strip() or "session", "cookie"
-        return self._named(name, {"type": "apiKey", "in": location, "name": name})
+        return self._add_named(name, {"type": "apiKey", "in": location, "name": name})
 
-    def _named(self, name: str, scheme: Json) -> str:
+    def _add_named(self, name: str, scheme: Json) -> str:
         chosen, number = name, 1
         while chosen in self.schemes and self.schemes[chosen] != scheme:
             number += 1
@@ -68,7 +68,7 @@ class PostmanSchemes:
         return chosen
 
 
-def _values(listed: Any, variables: Mapping[str, str]) -> dict[str, str]:
+def _read_values(listed: Any, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of an `auth` object, a list of `{key, value}` (2.1) or an object (2.0), with the
     variables that have a value.
     """
@@ -86,7 +86,7 @@ def _is_variable(value: str) -> bool:
     return text.startswith("{{") and text.endswith("}}") and text.count("{") == 2
 
 
-def _oauth2(values: Mapping[str, str]) -> tuple[Json, list[str]]:
+def _build_oauth2(values: Mapping[str, str]) -> tuple[Json, list[str]]:
     scopes = values.get("scope", "").replace(",", " ").split()
     default = "authorizationCode" if values.get("authUrl") else "clientCredentials"
     flow: Json = {"scopes": dict.fromkeys(scopes, "")}

@@ -32,11 +32,11 @@ class PostmanUrl:
     query: tuple[Json, ...] = ()
     variables: tuple[Json, ...] = ()
 
-    def path_template(self) -> tuple[str, dict[str, str]]:
+    def build_path_template(self) -> tuple[str, dict[str, str]]:
         """Return the path with `{placeholders}`, and what is written for each (`:id`, `{{id}}`)."""
         written: dict[str, str] = {}
 
-        def placeholder(name: str, text: str) -> str:
+        def add_placeholder(name: str, text: str) -> str:
             plain = _NOT_A_NAME.sub("_", name) or "value"
             written.setdefault(plain, text)
             return f"{{{plain}}}"
@@ -44,53 +44,55 @@ class PostmanUrl:
         segments = []
         for segment in self.path:
             if segment.startswith(":") and len(segment) > 1:
-                segments.append(placeholder(segment[1:], segment))
+                segments.append(add_placeholder(segment[1:], segment))
                 continue
             pieces = _VARIABLE.split(segment)
             segments.append("".join(
-                placeholder(piece, f"{{{{{piece}}}}}") if index % 2 else _literal(piece)
+                add_placeholder(piece, f"{{{{{piece}}}}}") if index % 2 else _escape_braces(piece)
                 for index, piece in enumerate(pieces)
             ))  # fmt: skip
         return "/" + "/".join(segments), written
 
 
-def _literal(text: str) -> str:
+def _escape_braces(text: str) -> str:
     return text.replace("{", "%7B").replace("}", "%7D")
 
 
 def read_url(url: Any) -> PostmanUrl | None:
     """Return the parts of a request's URL; None where it has none."""
     if isinstance(url, str):
-        return _from_text(url) if url.strip() else None
+        return _parse_text(url) if url.strip() else None
     if not isinstance(url, Mapping):
         return None
-    query = _descriptions(url.get("query"))
-    variables = _descriptions(url.get("variable"))
-    host = _joined(url.get("host"), ".")
+    query = _list_descriptions(url.get("query"))
+    variables = _list_descriptions(url.get("variable"))
+    host = _join(url.get("host"), ".")
     if not host:
         raw = url.get("raw")
-        read = _from_text(raw) if isinstance(raw, str) and raw.strip() else None
+        read = _parse_text(raw) if isinstance(raw, str) and raw.strip() else None
         if read is None:
             return None
         return PostmanUrl(read.protocol, read.host, read.port, read.path, query or read.query, variables)
     path = url.get("path")
-    segments = path.strip("/").split("/") if isinstance(path, str) else [_text(one) for one in path or ()]
+    segments = (
+        path.strip("/").split("/") if isinstance(path, str) else [_read_segment(one) for one in path or ()]
+    )
     protocol = url.get("protocol")
     protocol = protocol if isinstance(protocol, str) else ""
-    return PostmanUrl(protocol, host, _text(url.get("port")), tuple(segments), query, variables)
+    return PostmanUrl(protocol, host, _read_segment(url.get("port")), tuple(segments), query, variables)
 
 
-def server_of(url: PostmanUrl, variables: Mapping[str, str]) -> Json | None:
+def build_server(url: PostmanUrl, variables: Mapping[str, str]) -> Json | None:
     """Return the Server Object of a URL; None where it has no host.
 
     `variables` are the values of the collection. A variable whose value names others is written out.
     """
     if not url.host:
         return None
-    host = _expanded(url.host, variables)
-    port = f":{_expanded(url.port, variables)}" if url.port else ""
+    host = _expand(url.host, variables)
+    port = f":{_expand(url.port, variables)}" if url.port else ""
     begins = _VARIABLE.match(host)
-    protocol = _expanded(url.protocol, variables)
+    protocol = _expand(url.protocol, variables)
     bare = protocol == "" and begins is not None
     text = f"{host}{port}" if bare or "://" in host else f"{protocol or 'http'}://{host}{port}"
     names = dict.fromkeys(_VARIABLE.findall(text))
@@ -100,9 +102,9 @@ def server_of(url: PostmanUrl, variables: Mapping[str, str]) -> Json | None:
         if begins is not None and name == begins[1]:
             # What stands for the beginning of a URL may have a scheme, or leave it to Postman's default.
             value = _with_scheme(value) if bare else value.partition("://")[2] or value
-        declared[_server_name(name)] = {"default": value.rstrip("/")} if value else {}
+        declared[_name_server(name)] = {"default": value.rstrip("/")} if value else {}
     return {
-        "url": _VARIABLE.sub(lambda found: f"{{{_server_name(found[1])}}}", text),
+        "url": _VARIABLE.sub(lambda match: f"{{{_name_server(match[1])}}}", text),
         "variables": declared,
     }
 
@@ -111,30 +113,30 @@ def _with_scheme(value: str) -> str:
     return value if not value or "://" in value else f"http://{value}"
 
 
-def _server_name(name: str) -> str:
+def _name_server(name: str) -> str:
     return _NOT_A_NAME.sub("_", name)
 
 
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
+def _expand(text: str, variables: Mapping[str, str]) -> str:
     """Return the text with those variables written out whose values name other variables, as long as it has
     at most 4,000 characters.
     """
 
-    def value(found: re.Match[str]) -> str:
-        known = variables.get(found[1], "")
-        return known if "{{" in known and len(known) <= _MAX_EXPANDED else found[0]
+    def expand_variable(match: re.Match[str]) -> str:
+        known = variables.get(match[1], "")
+        return known if "{{" in known and len(known) <= _MAX_EXPANDED else match[0]
 
     for _ in range(_MAX_NESTING):
         if len(text) > _MAX_EXPANDED:
             break
-        expanded = _VARIABLE.sub(value, text)
+        expanded = _VARIABLE.sub(expand_variable, text)
         if expanded == text or len(expanded) > _MAX_EXPANDED:
             break
         text = expanded
     return text
 
 
-def _from_text(raw: str) -> PostmanUrl:
+def _parse_text(raw: str) -> PostmanUrl:
     text = raw.strip().partition("#")[0]
     scheme = _SCHEME.match(text)
     protocol, rest = (scheme[1], text[scheme.end() :]) if scheme else ("", text)
@@ -147,19 +149,19 @@ def _from_text(raw: str) -> PostmanUrl:
     return PostmanUrl(protocol, host, port[1] if port else "", tuple(path.split("/")), pairs)
 
 
-def _descriptions(listed: Any) -> tuple[Json, ...]:
+def _list_descriptions(listed: Any) -> tuple[Json, ...]:
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         return ()
     return tuple(dict(one) for one in listed if isinstance(one, Mapping))
 
 
-def _joined(value: Any, separator: str) -> str:
+def _join(value: Any, separator: str) -> str:
     if isinstance(value, str):
         return value.strip()
-    return separator.join(filter(None, map(_text, value))) if isinstance(value, list) else ""
+    return separator.join(filter(None, map(_read_segment, value))) if isinstance(value, list) else ""
 
 
-def _text(value: Any) -> str:
+def _read_segment(value: Any) -> str:
     """Return a segment: a text, a number, or an object with a `value`."""
     if isinstance(value, Mapping):
         value = value.get("value")

@@ -20,16 +20,16 @@ UNREADABLE_PART: Final = "what is written in a way that cannot be read was left 
 class Translation:
     """The OpenAPI document, with what the report says of its operations.
 
-    `notes` are by the JSON pointer of the operation in `raw`; `pointers` give, for a pointer in `raw`, that
-    of the same part of the source.
+    `notes` has the notes of each operation by its JSON pointer in `raw`. `pointers` maps pointers in `raw` to
+    pointers to the same parts of the source.
     """
 
     raw: Json
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pointers: Mapping[str, str] = field(default_factory=dict)
 
-    def source_pointer(self, at: str) -> str:
-        """Return the pointer in the source of the nearest part that contains the pointer `at`."""
-        while at and at not in self.pointers:
-            at = at.rpartition("/")[0]
-        return self.pointers.get(at, "")
+    def find_source_pointer(self, pointer: str) -> str:
+        """Return the pointer in the source of the nearest part that contains the pointer `pointer`."""
+        while pointer and pointer not in self.pointers:
+            pointer = pointer.rpartition("/")[0]
+        return self.pointers.get(pointer, "")

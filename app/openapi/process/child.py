@@ -30,7 +30,7 @@ _BATCH = 128 * 2**10
 _RECURSION = 2_000
 
 
-def confine() -> None:
+def limit_files() -> None:
     """Let this process write no files and no core dump; it may wait for its document for a long time."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -49,23 +49,25 @@ def convert_lines(document: bytes, *, options: ConvertOptions) -> Iterator[bytes
     """Convert the document; yield the lines for the parent."""
     try:
         conversion = convert(document, options=options)
-        yield from _lines(conversion)
+        yield from _list_lines(conversion)
     except (InvalidDocument, TooLarge) as error:
-        yield _line(error=_error(error))
+        yield _write_line(error=_write_error(error))
     except MemoryError:
-        yield _line(error={"kind": "too-large", "detail": "Converting the document takes too much memory"})
+        yield _write_line(
+            error={"kind": "too-large", "detail": "Converting the document takes too much memory"}
+        )
 
 
-def _lines(conversion: Conversion) -> Iterator[bytes]:
+def _list_lines(conversion: Conversion) -> Iterator[bytes]:
     head = replace(conversion, tools=(), report=replace(conversion.report, operations=()))
-    yield _line(head=head.to_json())
+    yield _write_line(head=head.to_json())
     shared = _SharedDefinitions()
-    for batch in _batches("tools", map(shared.refer, conversion.tools)):
+    for batch in _split_batches("tools", map(shared.refer, conversion.tools)):
         if shared.unsent:
-            yield _joined("shared", shared.unsent)
+            yield _join_batch("shared", shared.unsent)
             shared.unsent = []
         yield batch
-    yield from _batches("operations", (one.to_json() for one in conversion.report.operations))
+    yield from _split_batches("operations", (one.to_json() for one in conversion.report.operations))
 
 
 class _SharedDefinitions:
@@ -79,10 +81,10 @@ class _SharedDefinitions:
         """Return the tool as JSON with numbers in place of its definitions. They are identified by `id()`,
         which is safe because the conversion keeps them alive.
         """
-        inputs, outputs = self._numbered(tool.inputs), self._numbered(tool.outputs)
+        inputs, outputs = self._number_definitions(tool.inputs), self._number_definitions(tool.outputs)
         return {**tool.to_json(), "inputs": inputs, "outputs": outputs}
 
-    def _numbered(self, schema: Json) -> Json:
+    def _number_definitions(self, schema: Json) -> Json:
         if "$defs" not in schema:
             return schema
         return {**schema, "$defs": {name: self._number(one) for name, one in schema["$defs"].items()}}
@@ -95,40 +97,40 @@ class _SharedDefinitions:
         return number
 
 
-def _batches(kind: str, items: Iterable[Json]) -> Iterator[bytes]:
+def _split_batches(kind: str, items: Iterable[Json]) -> Iterator[bytes]:
     batch: list[bytes] = []
     size = 0
     for item in items:
         batch.append(exact_json.dumps(item))
         size += len(batch[-1])
         if size >= _BATCH:
-            yield _joined(kind, batch)
+            yield _join_batch(kind, batch)
             batch, size = [], 0
     if batch:
-        yield _joined(kind, batch)
+        yield _join_batch(kind, batch)
 
 
-def _joined(kind: str, batch: list[bytes]) -> bytes:
+def _join_batch(kind: str, batch: list[bytes]) -> bytes:
     return b'{"%s":[%s]}\n' % (kind.encode(), b",".join(batch))
 
 
-def _line(**form: Any) -> bytes:
+def _write_line(**form: Any) -> bytes:
     return exact_json.dumps(form) + b"\n"
 
 
-def _error(error: GatewayError) -> Json:
-    errors = [_field_error(error) for error in error.errors]
+def _write_error(error: GatewayError) -> Json:
+    errors = [_write_field_error(error) for error in error.errors]
     kind = "too-large" if isinstance(error, TooLarge) else "invalid-document"
     return {"kind": kind, "detail": error.detail, "errors": errors}
 
 
-def _field_error(error: FieldError) -> Json:
+def _write_field_error(error: FieldError) -> Json:
     return {"pointer": error.pointer, "detail": error.detail, "expected": error.expected}
 
 
 def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
     """Convert the document of one request, and write the result; without a request do nothing."""
-    confine()
+    limit_files()
     line = incoming.readline()
     if not line:
         # The gateway has ended, or needs this process no more.

@@ -44,7 +44,7 @@ class _ChildOutput:
         """Parse one line of output and add its contents; raise the error that it reports."""
         form: Json = orjson.loads(line)
         if "error" in form:
-            raise _error_from(form["error"])
+            raise _read_error(form["error"])
         if "head" in form:
             self.head = Conversion.from_json(form["head"])
         self.shared.extend(form.get("shared", ()))
@@ -56,7 +56,7 @@ class _ChildOutput:
             self.tools.append(ConvertedTool.from_json(tool))
         self.operations.extend(map(OperationOutcome.from_json, form.get("operations", ())))
 
-    def conversion(self) -> Conversion | None:
+    def build_conversion(self) -> Conversion | None:
         """Return the conversion that the lines describe together; None where there were none."""
         if self.head is None:
             return None
@@ -95,22 +95,22 @@ async def convert_in_child(
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-    conversion = collected.conversion()
+    conversion = collected.build_conversion()
     if status != 0 or conversion is None:
-        raise _exit_error(status)
+        raise _explain_exit(status)
     return conversion
 
 
 async def _collect(child: WorkerProcess, limits: ChildLimits) -> _ChildOutput:
     collected = _ChildOutput()
-    async for line in _lines(child, limits.output_bytes):
+    async for line in _read_lines(child, limits.output_bytes):
         collected.add_line(line)
         # A line takes at most some milliseconds; other tasks run in between.
         await asyncio.sleep(0)
     return collected
 
 
-async def _lines(child: WorkerProcess, max_bytes: int) -> AsyncIterator[bytes]:
+async def _read_lines(child: WorkerProcess, max_bytes: int) -> AsyncIterator[bytes]:
     if child.stdout is None:
         return
     pending: list[bytes] = []
@@ -139,13 +139,13 @@ async def _write_input(child: WorkerProcess, request: bytes, document: bytes) ->
         child.stdin.write_eof()
 
 
-def _error_from(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
+def _read_error(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
     kind = TooLarge if error["kind"] == "too-large" else InvalidDocument
     errors = [FieldError(one["pointer"], one["detail"], one["expected"]) for one in error.get("errors", ())]
     return kind(error["detail"], errors=errors)
 
 
-def _exit_error(status: int) -> InvalidDocument | TooLarge:
+def _explain_exit(status: int) -> InvalidDocument | TooLarge:
     # SIGXCPU and SIGKILL end a process that took too long. When out of memory, Python exits with a traceback
     # (1), Rust with SIGABRT and orjson 3.13 with SIGSEGV (seen between 150 and 250 MB of address space).
     if status in {1, -signal.SIGXCPU, -signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV}:

@@ -16,7 +16,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.openapi.process.child import confine, main
+from app.openapi.process.child import limit_files, main
 
 _NULL: Final = os.devnull
 
@@ -93,7 +93,7 @@ class _Forks:
             os._exit(code)
 
     def _kill(self, pid: int) -> None:
-        """Kill a process that is not needed any more, or has told its exit code to nobody."""
+        """Kill a process that is not needed any more, or whose exit code nobody reads."""
         if pid in self.running:
             self.selector.unregister(self.running[pid])
             os.kill(pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ class _Forks:
 
 def serve() -> None:
     """Serve the control socket that is standard input."""
-    confine()
+    limit_files()
     # With uvloop a process inherits whatever was not marked otherwise.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     control = socket.socket(fileno=os.dup(0))

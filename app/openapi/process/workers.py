@@ -21,7 +21,7 @@ import structlog
 
 import app
 from app.core.background import await_uncancelled
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 
 _log = structlog.get_logger(__name__)
 _ROOT = str(Path(app.__file__).parent.parent)
@@ -52,9 +52,11 @@ WorkerStarter = Callable[[], AbstractAsyncContextManager[WorkerProcess]]
 
 
 def start_worker() -> AbstractAsyncContextManager[WorkerProcess]:
-    """Return a block that starts a new interpreter, and ends it as `child_process` does."""
-    return child_process(
-        *_command("app.openapi.process.child"), env=_environment(os.environ), stdin=asyncio.subprocess.PIPE
+    """Return a block that starts a new interpreter, and ends it as `run_child_process` does."""
+    return run_child_process(
+        *_build_command("app.openapi.process.child"),
+        env=_build_environment(os.environ),
+        stdin=asyncio.subprocess.PIPE,
     )
 
 
@@ -123,11 +125,11 @@ class ForkServer:
         control, for_server = socket.socketpair()
         control.setblocking(False)
         stack = AsyncExitStack()
-        command = _command("app.openapi.process.server")
+        command = _build_command("app.openapi.process.server")
         try:
             with for_server:
                 process = await stack.enter_async_context(
-                    child_process(*command, env=_environment(os.environ), stdin=for_server.fileno())
+                    run_child_process(*command, env=_build_environment(os.environ), stdin=for_server.fileno())
                 )
         except BaseException:
             control.close()
@@ -149,7 +151,7 @@ class ForkServer:
             async with start_worker() as process:
                 yield process
             return
-        fork = await _connected(*sockets)
+        fork = await _connect(*sockets)
         try:
             yield fork
         finally:
@@ -200,13 +202,13 @@ class ForkServer:
             _log.warning("the fork server of conversions cannot be started", error=type(error).__name__)
 
 
-async def _connected(data: socket.socket, status: socket.socket) -> _Fork:
+async def _connect(data: socket.socket, status: socket.socket) -> _Fork:
     """Return the streams of a fork's sockets, which are closed where this is cancelled."""
     writers: list[asyncio.StreamWriter] = []
     try:
-        stdout, stdin = await _streams(data)
+        stdout, stdin = await _open_streams(data)
         writers.append(stdin)
-        return _Fork(stdin, stdout, await _streams(status))
+        return _Fork(stdin, stdout, await _open_streams(status))
     except BaseException:
         for writer in writers:
             writer.transport.abort()
@@ -215,16 +217,16 @@ async def _connected(data: socket.socket, status: socket.socket) -> _Fork:
         raise
 
 
-async def _streams(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_streams(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     end.setblocking(False)
     return await asyncio.open_unix_connection(sock=end, limit=_STREAM_LIMIT)
 
 
-def _command(module: str) -> tuple[str, ...]:
+def _build_command(module: str) -> tuple[str, ...]:
     return sys.executable, "-m", module
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+def _build_environment(ours: Mapping[str, str]) -> dict[str, str]:
     passed = {name: ours[name] for name in _PASSED_ENVIRONMENT if name in ours}
     paths = [_ROOT, *(path for path in sys.path if path and path != _ROOT)]
     return {**passed, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}

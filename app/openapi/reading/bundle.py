@@ -18,7 +18,7 @@ from app.formats.archive import DocumentLimits
 from app.openapi.model import Json
 from app.openapi.reading.identifiers import Identifiers
 from app.openapi.reading.load import is_convertible, is_openapi
-from app.openapi.reading.refs import escape
+from app.openapi.reading.refs import escape_token
 
 FILES: Final = "x-files"
 """The member of the root document that contains the other files by path."""
@@ -48,7 +48,7 @@ class BundledDocument:
     missing: tuple[str, ...] = ()
 
 
-def bundle(
+def bundle_files(
     root: str,
     *,
     read: Read,
@@ -67,15 +67,17 @@ def bundle(
     """
     gathering = _Gathering(root, read, warn, limits, base)
     value = read(root)
-    own = value.get("$self") if isinstance(value, dict) else None
-    gathering.identify({**(selves or {}), **({root: own} if isinstance(own, str) and own else {})})
-    raw = gathering.rewritten(root, value)
+    self_uri = value.get("$self") if isinstance(value, dict) else None
+    gathering.identify(
+        {**(selves or {}), **({root: self_uri} if isinstance(self_uri, str) and self_uri else {})}
+    )
+    raw = gathering.rewrite_file(root, value)
     if not isinstance(raw, dict):
         raise InvalidDocument(f"{root[:200]!r} is not an object")
     files: Json = {}
     while gathering.waiting:
         path = gathering.waiting.popleft()
-        files[path] = gathering.rewritten(path, gathering.values.pop(path))
+        files[path] = gathering.rewrite_file(path, gathering.values.pop(path))
     if files:
         _inline_paths(raw, files)
         # A member of this name in the document itself has no meaning in OpenAPI, and may be replaced.
@@ -84,8 +86,9 @@ def bundle(
 
 
 def _inline_paths(raw: Json, files: Json) -> None:
-    """Replace each path that refers to a file of its own by that file, as bundlers do: overlays expect it
-    there.
+    """Replace each path that only refers to a file by the content of that file.
+
+    Bundlers do the same, and overlays expect the path to be there.
     """
     paths = raw.get("paths")
     if not isinstance(paths, dict):
@@ -121,72 +124,76 @@ class _Gathering:
     identities: dict[str, str] = field(default_factory=dict)
 
     def identify(self, selves: Mapping[str, str]) -> None:
-        """Take note of the `$self` of files, by path: a relative one is resolved against the file's URL."""
-        for path, own in selves.items():
-            uri = urldefrag(_joined(self._join_url(path), own))[0]
+        """Record the `$self` of files by path; a relative one is resolved against the file's URL."""
+        for path, self_uri in selves.items():
+            uri = urldefrag(_join_uri(self._join_url(path), self_uri))[0]
             self.own_uris[path] = uri
             self.identities.setdefault(uri, path)
 
-    def rewritten(self, path: str, value: Any) -> Any:
+    def rewrite_file(self, path: str, value: Any) -> Any:
         """Return a copy of a file's value with local references; a file of a fragment may be a map of
         names.
         """
         url = self.own_uris.get(path) or self._join_url(path)
         self.current, self.current_url, self.identifiers = value, url, None
         keywords = path == self.root or is_openapi(value)
-        return self._node(value, path, base=self.current_url, keywords=keywords, names=False)
+        return self._rewrite_node(value, path, base=self.current_url, keywords=keywords, names=False)
 
     def _join_url(self, path: str) -> str:
-        return _joined(self.base or _NOWHERE, f"/{path}")
+        return _join_uri(self.base or _NOWHERE, f"/{path}")
 
-    def _node(self, node: Any, path: str, *, base: str, keywords: bool, names: bool) -> Any:
+    def _rewrite_node(self, node: Any, path: str, *, base: str, keywords: bool, names: bool) -> Any:
         self.nodes += 1
         if self.nodes > self.limits.nodes:
             raise TooLarge(f"The files have more than {self.limits.nodes} values together")
         if isinstance(node, list):
-            return [self._node(member, path, base=base, keywords=True, names=False) for member in node]
+            return [
+                self._rewrite_node(member, path, base=base, keywords=True, names=False) for member in node
+            ]
         if not isinstance(node, dict):
             return node
-        made: Json = {}
+        copied: Json = {}
         if isinstance(node.get("$id"), str) and not names:
-            base = _joined(base, node["$id"])
+            base = _join_uri(base, node["$id"])
         for key, value in node.items():
             if key == "$ref" and isinstance(value, str) and not names:
-                made[key] = self._reference(value, path, base)
+                copied[key] = self._rewrite_reference(value, path, base)
             elif key in _VALUES and keywords and not names:
-                made[key] = value
+                copied[key] = value
             else:
-                made[key] = self._node(
+                copied[key] = self._rewrite_node(
                     value, path, base=base, keywords=True, names=key in _MAPS and not names
                 )
-        return made
+        return copied
 
-    def _reference(self, reference: str, path: str, base: str) -> str:
+    def _rewrite_reference(self, reference: str, path: str, base: str) -> str:
         file, mark, fragment = reference.partition("#")
-        target = path if not file else self._target(file, path, base)
+        target = path if not file else self._find_target(file, path, base)
         if target is None or (fragment and not fragment.startswith("/")):
             # Another origin, or an anchor: left to the converter, which reports it where it matters.
             return reference
         if target == self.root:
             return f"#{fragment}" if fragment else reference if not mark else "#"
-        return f"#/{FILES}/{escape(target)}{fragment}"
+        return f"#/{FILES}/{escape_token(target)}{fragment}"
 
-    def _target(self, file: str, path: str, base: str) -> str | None:
+    def _find_target(self, file: str, path: str, base: str) -> str | None:
         """Return the path of the file that a reference names; None if there is none that can be read.
 
         `base` is the URI of the schema resource that has the reference.
         """
-        own = self.own_uris.get(path)
-        uri = file if own is None else _joined(own, file)
+        own_uri = self.own_uris.get(path)
+        uri = file if own_uri is None else _join_uri(own_uri, file)
         if uri in self.identities:
-            return self._opened_path(self.identities[uri])
-        target_path = (None if own is None else self._path(uri, path)) or self._path(file, path)
+            return self._open_path(self.identities[uri])
+        target_path = (None if own_uri is None else self._resolve_path(uri, path)) or self._resolve_path(
+            file, path
+        )
         if target_path is None:
             return None
         for spelling in dict.fromkeys((target_path, unquote(target_path))):
             if self._is_there(spelling):
                 return spelling
-        if self._is_identifier(_joined(base, file)):
+        if self._is_identifier(_join_uri(base, file)):
             return None
         if len(self.missing) < MAX_MISSING and not self.known.get(target_path):
             self.missing[target_path] = None
@@ -195,16 +202,18 @@ class _Gathering:
     def _is_identifier(self, uri: str) -> bool:
         """Return whether the URI is the `$id` of a schema in the present file."""
         if self.identifiers is None:
-            found = (
+            identifiers = (
                 Identifiers.of(self.current, url=self.current_url) if isinstance(self.current, dict) else None
             )
-            self.identifiers = frozenset() if found is None else frozenset(found.resources.values())
+            self.identifiers = (
+                frozenset() if identifiers is None else frozenset(identifiers.resources.values())
+            )
         return uri in self.identifiers
 
-    def _opened_path(self, path: str) -> str | None:
+    def _open_path(self, path: str) -> str | None:
         return path if self._is_there(path) else None
 
-    def _path(self, file: str, path: str) -> str | None:
+    def _resolve_path(self, file: str, path: str) -> str | None:
         if "://" in file or file.startswith("//"):
             base = urlsplit(self.base or "")
             split = urlsplit(file if "://" in file else f"{base.scheme}:{file}")
@@ -221,10 +230,10 @@ class _Gathering:
         if path == self.root:
             return True
         if path not in self.known:
-            self.known[path] = self._opened(path)
+            self.known[path] = self._open_file(path)
         return self.known[path]
 
-    def _opened(self, path: str) -> bool:
+    def _open_file(self, path: str) -> bool:
         try:
             self.values[path] = self.read(path)
         except KeyError:
@@ -236,7 +245,7 @@ class _Gathering:
         return True
 
 
-def _joined(base: str, reference: str) -> str:
+def _join_uri(base: str, reference: str) -> str:
     try:
         return urljoin(base, reference)
     except ValueError:
@@ -248,12 +257,12 @@ def find_root(files: Mapping[str, Any]) -> str:
 
     Raises InvalidDocument if there is none, or if several are equally close.
     """
-    found = [path for path, value in files.items() if is_convertible(value)]
-    if not found:
+    convertible = [path for path, value in files.items() if is_convertible(value)]
+    if not convertible:
         raise InvalidDocument("None of the files has a member `openapi` or `swagger`")
-    nearest = min(path.count("/") for path in found)
-    candidates = sorted(path for path in found if path.count("/") == nearest)
+    nearest = min(path.count("/") for path in convertible)
+    candidates = sorted(path for path in convertible if path.count("/") == nearest)
     if len(candidates) > 1:
         several = ", ".join(candidates[:10])
-        raise InvalidDocument(f"Several files could be the document: {several}. Name one as `root`.")
+        raise InvalidDocument(f"Several files could be the document: {several}. Name one of them as `root`.")
     return candidates[0]

@@ -28,7 +28,7 @@ class OpenApiDocument:
     memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
     operation_notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def mapping(self, *path: str) -> Json:
+    def get_mapping(self, *path: str) -> Json:
         """Return the object at a path from the root, or {} where there is none."""
         node: Any = self.raw
         for key in path:
@@ -44,7 +44,7 @@ def open_document(
 
     Raises InvalidDocument for versions that are not supported.
     """
-    version = _version(raw, warnings)
+    version = _read_version(raw, warnings)
     identifiers = (
         Identifiers.of(raw, url=options.url or "")
         if may_have_identifiers and version in ("3.1", "3.2")
@@ -56,7 +56,7 @@ def open_document(
     return OpenApiDocument(raw, version, options, warnings, unread, references, schemas)
 
 
-def _version(raw: Json, warnings: Warnings) -> str:
+def _read_version(raw: Json, warnings: Warnings) -> str:
     # YAML authors write `openapi: 3.0`, which is a number.
     declared = str(raw.get("openapi", raw.get("swagger"))).strip()
     if declared == "2" or declared.startswith("2.0"):

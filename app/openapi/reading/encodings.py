@@ -26,12 +26,12 @@ def to_utf8(document: bytes) -> tuple[bytes, str | None]:
     A file that would be UTF-8 but for single bytes is damaged, and these are replaced. One that has no
     character of several bytes is windows-1252, of which the texts of ISO 8859-1 (Latin-1) are a part.
     """
-    encoding, start = _encoding(document)
+    encoding, start = _detect_encoding(document)
     content = document[start:] if start else document
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        where = f"{_place(content, error.start)} is not {encoding.upper()}"
+        where = f"{_describe_place(content, error.start)} is not {encoding.upper()}"
         if encoding != "utf-8" or not content.decode("utf-8", "ignore").isascii():
             replaced = content.decode(encoding, "replace").encode("utf-8", "replace")
             return replaced, f"{where}; such bytes were replaced"
@@ -39,7 +39,7 @@ def to_utf8(document: bytes) -> tuple[bytes, str | None]:
     return (content if encoding == "utf-8" else text.encode("utf-8")), None
 
 
-def _place(content: bytes, offset: int) -> str:
+def _describe_place(content: bytes, offset: int) -> str:
     before = content[:offset]
     line, column = before.count(b"\n") + 1, offset - before.rfind(b"\n")
     return f"byte 0x{content[offset]:02X} at offset {offset} (line {line}, column {column})"
@@ -53,7 +53,7 @@ def _from_windows_1252(content: bytes) -> str:
         return content.decode("latin-1")
 
 
-def transcoded(document: bytes) -> bytes:
+def transcode(document: bytes) -> bytes:
     """Return a document in UTF-16 or UTF-32, or with a byte order mark, in UTF-8 without one.
 
     Others, archives among them, are returned unchanged: whether they are valid UTF-8 is not checked.
@@ -63,7 +63,7 @@ def transcoded(document: bytes) -> bytes:
 
 def is_plain_utf8(document: bytes) -> bool:
     """Return whether a document begins like one in UTF-8 without a byte order mark, or like no text."""
-    return _encoding(document) == ("utf-8", 0)
+    return _detect_encoding(document) == ("utf-8", 0)
 
 
 def is_gzip(document: bytes) -> bool:
@@ -97,7 +97,7 @@ def gunzip(document: bytes, *, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _encoding(document: bytes) -> tuple[str, int]:
+def _detect_encoding(document: bytes) -> tuple[str, int]:
     """Return the encoding, and the length of the byte order mark."""
     for mark, encoding in _MARKS:
         if document.startswith(mark):

@@ -36,23 +36,27 @@ class Identifiers:
     @classmethod
     def of(cls, raw: Json, *, url: str) -> "Identifiers":
         """Collect all identifiers of a document in one pass; examples that look like schemas do no harm."""
-        own = raw.get("$self")
-        if isinstance(own, str) and own:
-            url = urldefrag(_resolve_uri(url, own))[0]
-        found = cls(url)
-        if isinstance(own, str) and url:
-            found.uris[url] = ()
+        self_uri = raw.get("$self")
+        if isinstance(self_uri, str) and self_uri:
+            url = urldefrag(_resolve_uri(url, self_uri))[0]
+        identifiers = cls(url)
+        if isinstance(self_uri, str) and url:
+            identifiers.uris[url] = ()
         stack: list[tuple[Any, Tokens, str]] = [(raw, (), url)]
         nodes = 0
-        while stack and nodes < _MAX_NODES and len(found.resources) + len(found.anchors) < _MAX_IDENTIFIERS:
+        while (
+            stack
+            and nodes < _MAX_NODES
+            and len(identifiers.resources) + len(identifiers.anchors) < _MAX_IDENTIFIERS
+        ):
             nodes += 1
             node, tokens, base = stack.pop()
             if isinstance(node, dict):
-                base = found._register(node, tokens, base)
+                base = identifiers._register(node, tokens, base)
                 stack.extend((one, (*tokens, key), base) for key, one in node.items() if one)
             elif isinstance(node, list):
                 stack.extend((one, (*tokens, str(index)), base) for index, one in enumerate(node))
-        return found
+        return identifiers
 
     def _register(self, node: Json, tokens: Tokens, base: str) -> str:
         if isinstance(node.get("$id"), str) and tokens:
@@ -66,11 +70,11 @@ class Identifiers:
             self.dynamic[node["$dynamicAnchor"]] = self.dynamic.get(node["$dynamicAnchor"], 0) + 1
         return base
 
-    def resolve(self, reference: str, *, at: Tokens) -> Tokens | None:
-        """Return the location that a reference at the location `at` names; None if it is not an
+    def resolve(self, reference: str, *, location: Tokens) -> Tokens | None:
+        """Return the location that a reference at the location `location` names; None if it is not an
         identifier.
         """
-        base = self._base(at)
+        base = self._find_base(location)
         if reference.startswith("#/") and base == self.url:
             # A pointer from the document's root, which is resolved without its URI.
             return None
@@ -83,11 +87,11 @@ class Identifiers:
         parts = (part.replace("~1", "/").replace("~0", "~") for part in unquote(fragment).split("/")[1:])
         return (*start, *parts)
 
-    def _base(self, at: Tokens) -> str:
+    def _find_base(self, location: Tokens) -> str:
         """Return the URI of the innermost resource that contains a location."""
-        for length in range(len(at), 0, -1):
-            if at[:length] in self.resources:
-                return self.resources[at[:length]]
+        for length in range(len(location), 0, -1):
+            if location[:length] in self.resources:
+                return self.resources[location[:length]]
         return self.url
 
 

@@ -50,10 +50,10 @@ class JSONPaths:
         Raises ValueError where it cannot be evaluated, TooLarge for a pattern that is too large for its text.
         """
         try:
-            found = [match.parts for match in self._environment.finditer(query, value)]
+            locations = [match.parts for match in self._environment.finditer(query, value)]
         except (JSONPathError, RecursionError) as error:
             raise ValueError(str(error)) from None
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(locations))
 
 
 class _Regex(FilterFunction):
@@ -69,7 +69,7 @@ class _Regex(FilterFunction):
     def __call__(self, value: object, pattern: object) -> bool:
         if not isinstance(value, str) or not isinstance(pattern, str):
             return False
-        compiled = _compiled(pattern)
+        compiled = _compile_pattern(pattern)
         if compiled is None:
             self._unusable.add(pattern)
             return False
@@ -80,7 +80,7 @@ class _Regex(FilterFunction):
 
 
 @functools.lru_cache(maxsize=300)
-def _compiled(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     """Compile a pattern; return None where RE2 cannot, e.g. for look-ahead, which I-Regexp does not have
     either.
     """
@@ -109,7 +109,7 @@ def _without_line_ends(pattern: str) -> str:
 
 
 @contextlib.contextmanager
-def cpu_limit(seconds: float, detail: str) -> Iterator[None]:
+def limit_cpu(seconds: float, detail: str) -> Iterator[None]:
     """Raise TooLarge(detail) inside the block once the process has used so many seconds of CPU time in it.
 
     Effective only in the main thread, the one that signals reach; the child process converts in it.

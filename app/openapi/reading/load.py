@@ -14,7 +14,12 @@ import orjson
 
 from app.core.errors import InvalidDocument, TooLarge
 from app.formats.archive import DocumentLimits
-from app.openapi.formats.detection import format_of, other_format, other_text, sniff_others
+from app.openapi.formats.detection import (
+    describe_other_format,
+    describe_other_text,
+    detect_format,
+    sniff_others,
+)
 from app.openapi.model import ConvertOptions, Json
 from app.openapi.reading.encodings import gunzip, is_gzip, to_utf8
 from app.openapi.reading.yaml_load import load_yaml
@@ -33,12 +38,12 @@ Warn = Callable[[str, str], None]
 
 def is_openapi(raw: Any) -> bool:
     """Return whether a parsed document declares itself as OpenAPI or Swagger, of any version."""
-    return format_of(raw) == "openapi"
+    return detect_format(raw) == "openapi"
 
 
 def is_convertible(raw: Any) -> bool:
     """Return whether a parsed document is OpenAPI, or of a kind that is translated to it."""
-    return format_of(raw) is not None
+    return detect_format(raw) is not None
 
 
 def sniff(document: bytes) -> bool:
@@ -64,13 +69,13 @@ def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
             drops_tags=True,
         )
     except InvalidDocument as error:
-        known = other_text(to_utf8(document[:_HEAD])[0])
+        known = describe_other_text(to_utf8(document[:_HEAD])[0])
         raise (InvalidDocument(known) if known else error) from None
     if not isinstance(raw, dict):
-        known = other_text(to_utf8(document[:_HEAD])[0])
+        known = describe_other_text(to_utf8(document[:_HEAD])[0])
         raise InvalidDocument(known or "The document is not an object")
     if not is_convertible(raw):
-        known = other_format(raw) or other_text(to_utf8(document[:_HEAD])[0])
+        known = describe_other_format(raw) or describe_other_text(to_utf8(document[:_HEAD])[0])
         raise InvalidDocument(known or "The document has neither a member `openapi` nor `swagger`")
     return raw
 
@@ -80,7 +85,7 @@ def load_value(
 ) -> Any:
     """Parse any JSON or YAML document under the same limits; return its value. Raises as `load` does.
 
-    `drops_tags` is that of `load_yaml`.
+    `drops_tags` has the same meaning as for `load_yaml`.
     """
     if len(document) > limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
@@ -89,15 +94,17 @@ def load_value(
     content, damage = to_utf8(document)
     if damage is not None:
         warn("", damage)
-    return _parsed(content, media_type=media_type, limits=limits, warn=warn, drops_tags=drops_tags)
+    return _parse_content(content, media_type=media_type, limits=limits, warn=warn, drops_tags=drops_tags)
 
 
-def decoded(document: bytes) -> str:
+def decode_document(document: bytes) -> str:
     """Return the text of a document in its detected encoding."""
     return to_utf8(document)[0].decode("utf-8", "replace")
 
 
-def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn, drops_tags: bool) -> Any:
+def _parse_content(
+    content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn, drops_tags: bool
+) -> Any:
     start = content[:4096].lstrip()[:2]
     if not start:
         raise InvalidDocument("The document is empty")
@@ -114,9 +121,9 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
         where = f" (line {problem.lineno}, column {problem.colno})"
     else:
         measure(raw, limits)
-        return _cleaned(raw, content, warn)
+        return _clean_value(raw, content, warn)
     if len(content) <= _REPAIRABLE_BYTES and _REPAIRABLE.search(content):
-        return _repaired(content, where, limits=limits, warn=warn)
+        return _repair_json(content, where, limits=limits, warn=warn)
     if "json" not in media_type.lower() and len(content) <= limits.yaml_size and b"\t" not in content[:1]:
         # YAML's flow style also starts with a brace; the error for a document that is neither is JSON's.
         try:
@@ -127,9 +134,9 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
     raise InvalidDocument(f"The document is not valid JSON{where}")
 
 
-def _cleaned(raw: Any, content: bytes, warn: Warn) -> Any:
+def _clean_value(raw: Any, content: bytes, warn: Warn) -> Any:
     if rb"\u0000" in content:
-        raw = _scrub(raw, warn)
+        raw = _remove_unstorable(raw, warn)
     if not is_openapi(raw):
         return raw
     written = sum(1 for found in _KEYS.finditer(content) if found[1])
@@ -138,13 +145,13 @@ def _cleaned(raw: Any, content: bytes, warn: Warn) -> Any:
     return raw
 
 
-def _repaired(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
+def _repair_json(content: bytes, where: str, *, limits: DocumentLimits, warn: Warn) -> Any:
     try:
         raw = json.loads(content)
     except (ValueError, RecursionError):
         raise InvalidDocument(f"The document is not valid JSON{where}") from None
     measure(raw, limits)
-    return _scrub(raw, warn)
+    return _remove_unstorable(raw, warn)
 
 
 def measure(root: Any, limits: DocumentLimits) -> None:
@@ -180,7 +187,7 @@ def _count_keys(root: Any) -> int:
     return keys
 
 
-def _scrub(value: Any, warn: Warn) -> Any:
+def _remove_unstorable(value: Any, warn: Warn) -> Any:
     """Return a copy that every JSON writer and Postgres's jsonb accept; its depth is already bounded."""
     if isinstance(value, str):
         if value.isascii() and "\x00" not in value:
@@ -190,9 +197,11 @@ def _scrub(value: Any, warn: Warn) -> Any:
             warn("", "NUL characters or lone surrogates were removed from its strings")
         return repaired
     if isinstance(value, dict):
-        return {_scrub(key, warn): _scrub(member, warn) for key, member in value.items()}
+        return {
+            _remove_unstorable(key, warn): _remove_unstorable(member, warn) for key, member in value.items()
+        }
     if isinstance(value, list):
-        return [_scrub(member, warn) for member in value]
+        return [_remove_unstorable(member, warn) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
         warn("", "NaN or infinite numbers were replaced by null")
         return None

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from app.core.errors import InvalidDocument, TooLarge
 from app.formats.archive import DocumentLimits, is_archive, unpack
-from app.openapi.formats.detection import format_of
+from app.openapi.formats.detection import detect_format
 from app.openapi.formats.translation import Translation
 from app.openapi.model import ConvertOptions, Json
-from app.openapi.reading.bundle import Warn, bundle, find_root
+from app.openapi.reading.bundle import Warn, bundle_files, find_root
 from app.openapi.reading.encodings import gunzip, is_gzip
 from app.openapi.reading.load import load, load_value, sniff
 
@@ -36,23 +36,23 @@ class SourceDocument:
 def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> SourceDocument:
     """Read the OpenAPI document and apply its overlay; raise InvalidDocument or TooLarge where that fails."""
     if options.overlay is None:
-        return _read(document, options, warn)
+        return _read_document(document, options, warn)
     # Few documents have one, and the library for JSONPath takes as long to import as all of `app.openapi`.
     from app.openapi.reading.overlay import apply_overlay, read_overlay  # noqa: PLC0415
 
     # An overlay is short: its errors are reported before the document is read.
     actions = read_overlay(options.overlay, limits=options.limits)
-    found = _read(document, options, warn)
-    return replace(found, raw=apply_overlay(found.raw, actions, limits=options.limits, warn=warn))
+    source = _read_document(document, options, warn)
+    return replace(source, raw=apply_overlay(source.raw, actions, limits=options.limits, warn=warn))
 
 
-def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
+def _read_document(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     if len(document) > options.limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     if is_gzip(document):
         document = gunzip(document, max_bytes=options.limits.size)
     if is_archive(document):
-        return _from_archive(document, options, warn)
+        return _read_archive(document, options, warn)
     if options.root is not None:
         raise InvalidDocument("`root` is allowed only with a zip archive")
     raw = load(document, options=options, warn=warn)
@@ -61,12 +61,12 @@ def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocumen
         return SourceDocument(translation.raw, len(document), translation=translation)
     if not (options.list_missing and _may_refer_to_files(document)):
         return SourceDocument(raw, len(document))
-    root = root_path(options.url)
+    root = get_root_path(options.url)
 
-    def only(path: str) -> Any:
+    def read_root(path: str) -> Any:
         return {root: raw}[path]
 
-    gathered = bundle(root, read=only, warn=warn, limits=options.limits, base=options.url)
+    gathered = bundle_files(root, read=read_root, warn=warn, limits=options.limits, base=options.url)
     return SourceDocument(gathered.raw, len(document), gathered.missing)
 
 
@@ -78,16 +78,16 @@ def _may_refer_to_files(document: bytes) -> bool:
     return b"\x00" in document[:4] or _EXTERNAL_REFERENCE.search(document) is not None
 
 
-def root_path(url: str | None) -> str:
+def get_root_path(url: str | None) -> str:
     """Return the path of the document at a URL, as its bundle names it."""
     split = urlsplit(url or "")
     path = split.path.lstrip("/") + (f"?{split.query}" if split.query else "")
     return path or _DEFAULT_ROOT
 
 
-def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
+def _read_archive(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     files = unpack(document, limits=options.limits)
-    parser = _Parser(files, options.limits, warn)
+    parser = _FileParser(files, options.limits, warn)
     root = options.root
     if root is None:
         likely = {path: parser.parse_or_none(path) for path, content in files.items() if sniff(content)}
@@ -97,9 +97,13 @@ def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Sourc
     translation = translate(parser.parse(root), warn=warn)
     if translation is not None:
         return SourceDocument(translation.raw, len(files[root]), translation=translation)
-    base = options.url if root == root_path(options.url) else None
-    selves = {path: own for path, content in files.items() if (own := parser.own_uri(path, content))}
-    gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base, selves=selves)
+    base = options.url if root == get_root_path(options.url) else None
+    selves = {
+        path: self_uri for path, content in files.items() if (self_uri := parser.read_own_uri(path, content))
+    }
+    gathered = bundle_files(
+        root, read=parser.parse, warn=warn, limits=options.limits, base=base, selves=selves
+    )
     if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
         raise InvalidDocument(f"{root[:200]!r} has neither a member `openapi` nor `swagger`")
     return SourceDocument(gathered.raw, sum(map(len, files.values())), gathered.missing)
@@ -107,7 +111,7 @@ def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Sourc
 
 def translate(raw: Any, *, warn: Warn) -> Translation | None:
     """Return the OpenAPI document of a document of another kind; None for OpenAPI itself."""
-    kind = format_of(raw)
+    kind = detect_format(raw)
     if kind == "postman":
         # Few documents are of another kind, and the converter is imported for each of them.
         from app.openapi.formats.postman import translate_postman  # noqa: PLC0415
@@ -120,7 +124,7 @@ def translate(raw: Any, *, warn: Warn) -> Translation | None:
     return None
 
 
-class _Parser:
+class _FileParser:
     """Parses files on demand; the limits apply to all files together."""
 
     def __init__(self, files: dict[str, bytes], limits: DocumentLimits, warn: Warn) -> None:
@@ -136,11 +140,11 @@ class _Parser:
         except InvalidDocument:
             return None
 
-    def own_uri(self, path: str, content: bytes) -> str | None:
+    def read_own_uri(self, path: str, content: bytes) -> str | None:
         """Return the `$self` of a file, by which others may refer to it; None where it has none."""
         value = self.parse_or_none(path) if b"$self" in content else None
-        own = value.get("$self") if isinstance(value, dict) else None
-        return own if isinstance(own, str) and own else None
+        self_uri = value.get("$self") if isinstance(value, dict) else None
+        return self_uri if isinstance(self_uri, str) and self_uri else None
 
     def parse(self, path: str) -> Any:
         """Return the value of a file; raise KeyError where there is none, InvalidDocument where it cannot be
@@ -155,7 +159,7 @@ class _Parser:
             self._warn(pointer, f"{path[:200]}: {detail}")
 
         value = load_value(content, media_type="", limits=self._limits, warn=warn, drops_tags=True)
-        nodes = _count(value)
+        nodes = _count_values(value)
         limits = self._limits
         yaml = 0 if content.lstrip()[:1] in (b"{", b"[") else len(content)
         self._limits = replace(
@@ -167,7 +171,7 @@ class _Parser:
         return value
 
 
-def _count(root: Any) -> int:
+def _count_values(root: Any) -> int:
     count, stack = 0, [root]
     while stack:
         node = stack.pop()

@@ -44,7 +44,7 @@ _MERGE = object()
 _DROPPED = object()
 
 
-def _plain(text: str) -> Any:
+def _read_plain_scalar(text: str) -> Any:
     """Return the value of an unquoted scalar in the core schema; an integer beyond 64 bits is a float, as
     in JSON.
     """
@@ -97,26 +97,26 @@ class _Builder:
         self.nodes = 0
         self.text = 0
         self.handlers: dict[type[yaml.Event], Callable[[Any], None]] = {
-            yaml.ScalarEvent: self.scalar,
-            yaml.AliasEvent: self.alias,
+            yaml.ScalarEvent: self.add_scalar,
+            yaml.AliasEvent: self.add_alias,
             yaml.MappingStartEvent: self.open,
             yaml.SequenceStartEvent: self.open,
             yaml.MappingEndEvent: self.close,
             yaml.SequenceEndEvent: self.close,
-            yaml.DocumentStartEvent: self.document,
+            yaml.DocumentStartEvent: self.count_document,
         }
 
-    def document(self, event: yaml.DocumentStartEvent) -> None:
+    def count_document(self, event: yaml.DocumentStartEvent) -> None:
         """Count the documents; raise InvalidDocument at the second."""
         self.documents += 1
         if self.documents > 1:
-            raise _invalid(event, "contains a second document; send one")
+            raise _reject_event(event, "contains a second document; send one")
 
-    def warn(self, at: str, detail: str) -> None:
+    def warn(self, pointer: str, detail: str) -> None:
         """Report a repair, unless it is known from an earlier attempt."""
         self.warnings += 1
         if self.warnings > self.warned:
-            self.report(at, detail)
+            self.report(pointer, detail)
 
     def charge(self, nodes: int, text: int) -> None:
         """Count nodes and characters; raise TooLarge beyond the limits."""
@@ -127,7 +127,7 @@ class _Builder:
         if self.text > self.limits.size:
             raise TooLarge(f"The YAML document expands to more than {self.limits.size} characters")
 
-    def scalar(self, event: yaml.ScalarEvent) -> None:
+    def add_scalar(self, event: yaml.ScalarEvent) -> None:
         """Add a scalar, as a key or as a value."""
         text: str = event.value
         self.charge(1, len(text))
@@ -135,7 +135,7 @@ class _Builder:
             text = text.replace("\x00", "")
             self.warn("", "NUL characters were removed from its strings")
         plain = event.implicit[0] and event.tag is None
-        value = _plain(text) if plain or event.tag in _TYPES_OF_TAGS else text
+        value = _read_plain_scalar(text) if plain or event.tag in _TYPES_OF_TAGS else text
         known = event.tag is None or event.tag in _STRING_TAGS or _has_type(value, event.tag)
         frame = self.frames[-1] if self.frames else None
         if not known:
@@ -147,7 +147,7 @@ class _Builder:
             elif text == "<<" and plain:
                 frame.key = _MERGE
             elif text in frame.value:
-                raise _invalid(event, "has a mapping with the same key twice")
+                raise _reject_event(event, "has a mapping with the same key twice")
             else:
                 frame.key = text
             return
@@ -155,14 +155,14 @@ class _Builder:
             self.anchors[event.anchor] = (value, 1, len(text), 0)
         self.attach(event, value, 1, len(text), 0)
 
-    def alias(self, event: yaml.AliasEvent) -> None:
+    def add_alias(self, event: yaml.AliasEvent) -> None:
         """Add the value of an alias, charged with its full size."""
         if event.anchor not in self.anchors:
-            raise _invalid(event, "has an alias to something unknown, or to what contains it")
+            raise _reject_event(event, "has an alias to something unknown, or to what contains it")
         value, nodes, text, height = self.anchors[event.anchor]
         self.charge(nodes, text)
         if len(self.frames) + height > self.limits.depth:
-            raise _invalid(event, f"is nested deeper than {self.limits.depth} levels")
+            raise _reject_event(event, f"is nested deeper than {self.limits.depth} levels")
         self.attach(event, value, nodes, text, height)
 
     def open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
@@ -173,9 +173,9 @@ class _Builder:
         if not known:
             self.drop(event)
         if len(self.frames) >= self.limits.depth:
-            raise _invalid(event, f"is nested deeper than {self.limits.depth} levels")
+            raise _reject_event(event, f"is nested deeper than {self.limits.depth} levels")
         if self.frames and isinstance(self.frames[-1].value, dict) and self.frames[-1].key is None:
-            raise _invalid(event, "has a mapping or a list as a key")
+            raise _reject_event(event, "has a mapping or a list as a key")
         if event.anchor:
             # While it is open, an alias to it would create a value that contains itself.
             self.anchors.pop(event.anchor, None)
@@ -185,7 +185,7 @@ class _Builder:
     def drop(self, event: yaml.NodeEvent) -> None:
         """Warn that the node of a tag is null; raise InvalidDocument where it is the whole document."""
         if not self.drops_tags or not self.frames:
-            raise _invalid(event, "uses a tag; only plain YAML is read")
+            raise _reject_event(event, "uses a tag; only plain YAML is read")
         tokens: list[str] = []
         for frame in self.frames:
             if isinstance(frame.value, list):
@@ -220,11 +220,11 @@ class _Builder:
         if isinstance(frame.value, list):
             frame.value.append(value)
         elif frame.key is None:
-            raise _invalid(event, "has an alias as a key")
+            raise _reject_event(event, "has an alias as a key")
         elif frame.key is _MERGE:
             merged = [one for one in (value if isinstance(value, list) else [value]) if one is not None]
             if not all(isinstance(one, dict) for one in merged):
-                raise _invalid(event, "merges something that is not a mapping")
+                raise _reject_event(event, "merges something that is not a mapping")
             frame.merges.extend(merged)
             frame.key = None
         else:
@@ -237,7 +237,7 @@ def _has_type(value: Any, tag: str) -> bool:
     return type(value) in _TYPES_OF_TAGS.get(tag, ())
 
 
-def _invalid(event: yaml.Event, what: str) -> InvalidDocument:
+def _reject_event(event: yaml.Event, what: str) -> InvalidDocument:
     mark = event.start_mark
     if mark is None:
         return InvalidDocument(f"The document {what}")
@@ -304,8 +304,8 @@ def _without_tab_lines(document: bytes) -> bytes:
         texts = (line for line in indented[inside.start : inside.stop] if line.strip())
         indent = 0 if event.style in ("'", '"') else next((len(t) - len(t.lstrip(b" ")) for t in texts), 0)
         for number in inside if event.style else ():
-            found = _TAB_LINE.match(lines[number])
-            if found is not None and len(found[1]) >= indent:
+            tab_line = _TAB_LINE.match(lines[number])
+            if tab_line is not None and len(tab_line[1]) >= indent:
                 indented[number] = lines[number]
     return b"".join(indented)
 

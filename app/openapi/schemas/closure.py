@@ -15,7 +15,7 @@ from app.openapi.model import Json
 from app.openapi.reading.identifiers import Tokens
 from app.openapi.reading.refs import MAX_CHAIN, References, RefProblem, pointer
 from app.openapi.report import UnreadFields, Warnings
-from app.openapi.schemas.dialect import Mode, SchemaConverter, any_value
+from app.openapi.schemas.dialect import Mode, SchemaConverter, describe_any_value
 from app.openapi.schemas.patterns import Patterns
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
@@ -34,9 +34,9 @@ _INFINITE = 10**6
 class Fragment:
     """A converted schema: its JSON, its references (in first-visit order), and its size in bytes.
 
-    `in_place` are the references that apply to the same value (`$ref`, `allOf`, ...): validation never
-    terminates with a cycle of those, while it does with a cycle through a property. `notes` are for the
-    operations that use the schema.
+    `in_place` has the references that apply to the same value (`$ref`, `allOf`, ...). Validation never
+    terminates with a cycle of such references, while it does with a cycle through a property. `notes` are for
+    the operations that use the schema.
     """
 
     schema: Json
@@ -48,11 +48,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The `$defs` of one tool, their size in bytes, and the number replaced by `{}` because of their size
-    (`cut`).
+    """The `$defs` of one tool, and their size in bytes.
 
-    `referenced` are those that other definitions (or they themselves) refer to. `notes` say which became
-    `{}` because their schema cannot be used.
+    `cut` is the number of definitions that became `{}` because of their size, and `notes` tell which became
+    `{}` because their schema cannot be used. `referenced` has the definitions that some definition refers to.
     """
 
     defs: Json
@@ -85,15 +84,15 @@ class SchemaRegistry:
         self._names: dict[Tokens, str] = {}
         self._hidden: dict[tuple[int, Mode], tuple[Any, frozenset[str]]] = {}
 
-    def fragment(self, node: Any, at: str, *, mode: Mode) -> Fragment:
-        """Return the converted schema at the pointer `at`; a reference that leads nowhere is any value."""
+    def convert_schema(self, node: Any, pointer: str, *, mode: Mode) -> Fragment:
+        """Return the schema at the pointer, converted; a reference that leads nowhere becomes any value."""
         known = self._inline.get((id(node), mode))
         if known is None:
-            known = node, self._convert(node, at, mode)
+            known = node, self._convert(node, pointer, mode)
             self._inline[id(node), mode] = known
         return known[1]
 
-    def closure(self, refs: Iterable[Tokens], *, mode: Mode, budget: int) -> Closure:
+    def collect_definitions(self, refs: Iterable[Tokens], *, mode: Mode, budget: int) -> Closure:
         """Return all definitions that the references reach, nearest first, within `budget` bytes.
 
         Beyond the budget a definition becomes `{}` (any value). So does, with a note, the target of a
@@ -105,13 +104,13 @@ class SchemaRegistry:
             known = self._closures[key] = self._build_closure(key[0], mode, budget)
         return known
 
-    def component(self, tokens: Tokens, *, mode: Mode) -> Fragment:
+    def get_component(self, tokens: Tokens, *, mode: Mode) -> Fragment:
         """Return the schema that a reference leads to; raise RefProblem if there is none that can be read."""
         known = self._components.get((tokens, mode))
         if known is None:
             try:
-                found = self._references.target(tokens, at=pointer(tokens))
-                known = self._convert(found.node, found.pointer, mode)
+                target = self._references.get_target(tokens, location=pointer(tokens))
+                known = self._convert(target.node, target.pointer, mode)
             except RefProblem as problem:
                 known = problem
             self._components[tokens, mode] = known
@@ -121,11 +120,11 @@ class SchemaRegistry:
 
     # The protocol dialect.SchemaContext ---------------------------------------------------------------------
 
-    def refer(self, reference: str, *, at: str) -> tuple[Tokens, str]:
+    def refer(self, reference: str, *, location: str) -> tuple[Tokens, str]:
         """Return the key of a local reference and its name in `$defs`; raise RefProblem where it is not
         local.
         """
-        tokens = self._references.tokens(reference, at=at)
+        tokens = self._references.parse_reference(reference, location=location)
         name = self._names.get(tokens)
         if name is None:
             plain = len(tokens) == len(self._component_path) + 1 and tokens[:-1] == self._component_path
@@ -137,70 +136,72 @@ class SchemaRegistry:
             self._names[tokens] = name
         return tokens, name
 
-    def dynamic(self, reference: str, *, at: str) -> str | None:
+    def resolve_dynamic(self, reference: str, *, location: str) -> str | None:
         """Return a plain reference for a `$dynamicRef`, None where it may mean several schemas."""
-        tokens = self._references.dynamic(reference, at=at)
+        tokens = self._references.resolve_dynamic(reference, location=location)
         return None if tokens is None else f"#{pointer(tokens)}"
 
-    def hidden(self, node: Any, mode: Mode) -> bool:
+    def is_hidden(self, node: Any, mode: Mode) -> bool:
         """Return whether a property is marked readOnly (for inputs) or writeOnly (for outputs)."""
-        return self._marked(node, "writeOnly" if mode is Mode.OUTPUT else "readOnly", _MAX_LOOKUP_DEPTH)
+        return self._is_marked(node, "writeOnly" if mode is Mode.OUTPUT else "readOnly", _MAX_LOOKUP_DEPTH)
 
-    def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
+    def list_hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
         """Return the hidden properties of an object schema, of its reference and of its `allOf`."""
-        return self._hidden_names(node, mode, _MAX_LOOKUP_DEPTH)
+        return self._collect_hidden_names(node, mode, _MAX_LOOKUP_DEPTH)
 
-    def component_named(self, name: str) -> Tokens | None:
-        """Return the schema that a discriminator means by a component's name or by a URI; None for others."""
+    def find_component(self, name: str) -> Tokens | None:
+        """Return the schema that a discriminator names by a component's name or by a URI; None if there is
+        none.
+        """
         plain = (*self._component_path, name)
         try:
             if not name.startswith("#") and self._references.has(plain):
                 return plain
-            return self._references.tokens(name, at="")
+            return self._references.parse_reference(name, location="")
         except RefProblem:
             return None
 
     def is_exclusive(self, branches: list[Any], name: str) -> bool:
-        """Return whether each of the schemas fixes the property of this name, to other values."""
+        """Return whether each schema fixes the property of this name, and no two fix it to the same value."""
         seen: set[str] = set()
         for branch in branches:
-            values = self._fixed_values(branch, name, _MAX_LOOKUP_DEPTH)
+            values = self._list_fixed_values(branch, name, _MAX_LOOKUP_DEPTH)
             if values is None or values & seen:
                 return False
             seen |= values
         return True
 
-    def _fixed_values(self, node: Any, name: str, depth: int) -> frozenset[str] | None:
+    def _list_fixed_values(self, node: Any, name: str, depth: int) -> frozenset[str] | None:
         """Return the values that an object schema allows for a property, as texts; None for all."""
         if not isinstance(node, dict) or depth == 0:
             return None
         if isinstance(node.get("$ref"), str):
-            return self._fixed_values(self._target(node["$ref"]), name, depth - 1)
+            return self._list_fixed_values(self._resolve_target(node["$ref"]), name, depth - 1)
         properties, required = node.get("properties"), node.get("required")
-        found = properties.get(name) if isinstance(properties, dict) else None
-        if isinstance(found, dict) and isinstance(required, list) and name in required:
-            listed = [found["const"]] if "const" in found else found.get("enum")
+        property_schema = properties.get(name) if isinstance(properties, dict) else None
+        if isinstance(property_schema, dict) and isinstance(required, list) and name in required:
+            listed = [property_schema["const"]] if "const" in property_schema else property_schema.get("enum")
             if isinstance(listed, list):
                 return frozenset(str(one) for one in listed)
         for part in node["allOf"] if isinstance(node.get("allOf"), list) else ():
-            values = self._fixed_values(part, name, depth - 1)
+            values = self._list_fixed_values(part, name, depth - 1)
             if values is not None:
                 return values
         return None
 
-    def warn(self, at: str, detail: str) -> None:
+    def warn(self, location: str, detail: str) -> None:
         """Add a warning to the report."""
-        self._warnings.add(at, detail)
+        self._warnings.add(location, detail)
 
-    def unread(self, keyword: str, at: str, reason: str) -> None:
+    def report_unread(self, keyword: str, location: str, reason: str) -> None:
         """Add a keyword that has no effect to the report."""
-        self._unread.add("Schema Object", keyword, at, reason)
+        self._unread.add("Schema Object", keyword, location, reason)
 
     # --------------------------------------------------------------------------------------------------------
 
-    def _convert(self, node: Any, at: str, mode: Mode) -> Fragment:
+    def _convert(self, node: Any, location: str, mode: Mode) -> Fragment:
         walk = SchemaConverter(self, mode)
-        schema = walk.schema(node, at, in_place=True)
+        schema = walk.convert_schema(node, location, in_place=True)
         size = len(exact_json.dumps(schema))
         return Fragment(schema, tuple(walk.refs), tuple(walk.in_place), size, tuple(walk.notes))
 
@@ -216,13 +217,13 @@ class SchemaRegistry:
             if name in defs:
                 continue
             if tokens not in terminating:
-                terminating[tokens] = self._terminating(tokens, mode)
+                terminating[tokens] = self._get_terminating(tokens, mode)
             fragment = terminating[tokens]
             if isinstance(fragment, RefProblem) or size + fragment.size > budget:
                 defs[name] = {}
                 size += len(name) + 8
                 if isinstance(fragment, RefProblem):
-                    notes[any_value(fragment, mode)] = None
+                    notes[describe_any_value(fragment, mode)] = None
                 else:
                     cut += 1
                 continue
@@ -233,21 +234,21 @@ class SchemaRegistry:
             queue.extend(tokens for tokens in fragment.refs if self._names[tokens] not in defs)
         return Closure(defs, size, cut, frozenset(referenced), tuple(notes))
 
-    def _terminating(self, tokens: Tokens, mode: Mode) -> Fragment | RefProblem:
+    def _get_terminating(self, tokens: Tokens, mode: Mode) -> Fragment | RefProblem:
         """Return the component if validation with it terminates, else why it does not, after a warning."""
         try:
-            fragment = self.component(tokens, mode=mode)
+            fragment = self.get_component(tokens, mode=mode)
             self._check_termination(tokens, mode)
         except RefProblem as problem:
-            self.warn(problem.pointer, any_value(problem, mode))
+            self.warn(problem.pointer, describe_any_value(problem, mode))
             return problem
         return fragment
 
     def _check_termination(self, tokens: Tokens, mode: Mode) -> None:
-        if self._in_place_depth(tokens, mode) > MAX_CHAIN:
+        if self._measure_in_place_depth(tokens, mode) > MAX_CHAIN:
             raise RefProblem("refers to itself, or to too long a chain of schemas", pointer=pointer(tokens))
 
-    def _in_place_depth(self, start: Tokens, mode: Mode) -> int:
+    def _measure_in_place_depth(self, start: Tokens, mode: Mode) -> int:
         """Return the length of the longest chain of in-place references from a component; a cycle is
         infinite.
         """
@@ -258,7 +259,7 @@ class SchemaRegistry:
             if (tokens, mode) in self._in_place_depths:
                 stack.pop()
                 continue
-            steps = self._steps(tokens, mode)
+            steps = self._list_steps(tokens, mode)
             missing = [step for step in steps if (step, mode) not in self._in_place_depths and step != tokens]
             if tokens in open_ or not missing:
                 stack.pop()
@@ -271,26 +272,26 @@ class SchemaRegistry:
                 stack.extend(step for step in missing if step not in open_)
         return self._in_place_depths[start, mode]
 
-    def _steps(self, tokens: Tokens, mode: Mode) -> tuple[Tokens, ...]:
+    def _list_steps(self, tokens: Tokens, mode: Mode) -> tuple[Tokens, ...]:
         try:
-            return self.component(tokens, mode=mode).in_place
+            return self.get_component(tokens, mode=mode).in_place
         except RefProblem:
             return ()
 
-    def _marked(self, node: Any, flag: str, depth: int) -> bool:
+    def _is_marked(self, node: Any, flag: str, depth: int) -> bool:
         if not isinstance(node, dict) or depth == 0:
             return False
         reference = node.get("$ref")
         if isinstance(reference, str):
             if self.siblings and node.get(flag) is True:
                 return True
-            return self._marked(self._target(reference), flag, depth - 1)
+            return self._is_marked(self._resolve_target(reference), flag, depth - 1)
         if node.get(flag) is True:
             return True
         parts = node.get("allOf")
-        return isinstance(parts, list) and any(self._marked(part, flag, depth // 2) for part in parts[:10])
+        return isinstance(parts, list) and any(self._is_marked(part, flag, depth // 2) for part in parts[:10])
 
-    def _hidden_names(self, node: Any, mode: Mode, depth: int) -> frozenset[str]:
+    def _collect_hidden_names(self, node: Any, mode: Mode, depth: int) -> frozenset[str]:
         if not isinstance(node, dict) or depth == 0:
             return frozenset()
         known = self._hidden.get((id(node), mode))
@@ -298,19 +299,21 @@ class SchemaRegistry:
             return known[1]
         names: set[str] = set()
         if isinstance(node.get("$ref"), str):
-            names |= self._hidden_names(self._target(node["$ref"]), mode, depth - 1)
+            names |= self._collect_hidden_names(self._resolve_target(node["$ref"]), mode, depth - 1)
         properties = node.get("properties")
         if isinstance(properties, dict):
-            names |= {name for name, one in properties.items() if self.hidden(one, mode)}
+            names |= {name for name, one in properties.items() if self.is_hidden(one, mode)}
         parts = node.get("allOf")
         if isinstance(parts, list):
             for part in parts:
-                names |= self._hidden_names(part, mode, depth - 1)
+                names |= self._collect_hidden_names(part, mode, depth - 1)
         self._hidden[id(node), mode] = (node, frozenset(names))
         return frozenset(names)
 
-    def _target(self, reference: str) -> Any:
+    def _resolve_target(self, reference: str) -> Any:
         try:
-            return self._references.target(self._references.tokens(reference, at=""), at="").node
+            return self._references.get_target(
+                self._references.parse_reference(reference, location=""), location=""
+            ).node
         except RefProblem:
             return None

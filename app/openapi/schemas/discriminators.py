@@ -17,13 +17,13 @@ EXCLUSIVE = "no value is valid for two of the schemas, which fix the property th
 _MAX_ALTERNATIVES = 200
 
 
-def alternatives(
+def list_alternatives(
     node: Mapping[str, Any], converted: Sequence[Json], *, component: Callable[[str], Tokens | None]
 ) -> list[Json]:
     """Return what is valid beside a `oneOf`: each of its references, with the values that mean it.
 
-    `converted` are the schemas of the `oneOf`; `component` returns the schema that a name or URI means, None
-    where there is none. The list is empty where the discriminator says nothing of them.
+    `converted` has the schemas of the `oneOf`. `component` returns the schema that a name or URI means, None
+    where there is none. The list is empty where the discriminator does not decide between them.
     """
     discriminator, branches = node.get("discriminator"), node.get("oneOf")
     if not isinstance(discriminator, Mapping) or not isinstance(branches, list):
@@ -31,11 +31,11 @@ def alternatives(
     name = discriminator.get("propertyName")
     if not isinstance(name, str) or len(branches) != len(converted) or len(branches) > _MAX_ALTERNATIVES:
         return []
-    values = _values(discriminator, component)
+    values = _list_values(discriminator, component)
     known = sorted({value for listed in values.values() for value in listed})
     default = discriminator.get("defaultMapping")
     fallback = component(default) if isinstance(default, str) else None
-    found: list[Json] = []
+    branch_schemas: list[Json] = []
     for branch, schema in zip(branches, converted, strict=True):
         reference = branch.get("$ref") if isinstance(branch, Mapping) else None
         target = component(reference) if isinstance(reference, str) else None
@@ -43,14 +43,19 @@ def alternatives(
             continue
         implicit = target[-1]
         named = [*values.get(target, ()), *([implicit] if implicit not in known else [])]
-        found.append({"allOf": [schema, _having(name, named)]})
+        branch_schemas.append({"allOf": [schema, _require_property(name, named)]})
         if target == fallback:
-            all_named = {*known, *(one for one in (_implicit(each, component) for each in branches) if one)}
-            found.append({"allOf": [schema, {"not": _having(name, sorted(all_named - {implicit}))}]})
-    return found if len(found) > 1 else []
+            all_named = {
+                *known,
+                *(one for one in (_get_implicit_name(each, component) for each in branches) if one),
+            }
+            branch_schemas.append(
+                {"allOf": [schema, {"not": _require_property(name, sorted(all_named - {implicit}))}]}
+            )
+    return branch_schemas if len(branch_schemas) > 1 else []
 
 
-def _values(
+def _list_values(
     discriminator: Mapping[str, Any], component: Callable[[str], Tokens | None]
 ) -> dict[Tokens, list[str]]:
     mapping = discriminator.get("mapping")
@@ -62,12 +67,12 @@ def _values(
     return values
 
 
-def _implicit(branch: Any, component: Callable[[str], Tokens | None]) -> str | None:
+def _get_implicit_name(branch: Any, component: Callable[[str], Tokens | None]) -> str | None:
     reference = branch.get("$ref") if isinstance(branch, Mapping) else None
     target = component(reference) if isinstance(reference, str) else None
     return None if target is None else target[-1]
 
 
-def _having(name: str, values: Sequence[str]) -> Json:
+def _require_property(name: str, values: Sequence[str]) -> Json:
     """Return the schema of objects whose property has one of the values."""
     return {"properties": {name: {"enum": list(values)}}, "required": [name]}

@@ -24,7 +24,7 @@ _ONE_CONTENT = [{"required": ["data"]}, {"required": ["text"]}]
 _ANNOTATIONS = ("title", "description", "default", "examples", "deprecated")
 
 
-def as_file(node: Mapping[str, Any], out: Json) -> None:
+def convert_file(node: Mapping[str, Any], out: Json) -> None:
     """Convert the schema `out` of a form's field, made from the document's `node`, where it is a file."""
     kinds = out.get("type", "string")
     if kinds not in ("string", ["string", "null"], ["null", "string"]):
@@ -39,7 +39,7 @@ def as_file(node: Mapping[str, Any], out: Json) -> None:
     notes = {word: out.pop(word) for word in _ANNOTATIONS if word in out}
     string = {**out, **_BASE64}
     out.clear()
-    out["anyOf"] = [string, _file_object(node.get(PART_HEADERS))]
+    out["anyOf"] = [string, _build_file_object(node.get(PART_HEADERS))]
     if kinds != "string":
         out["anyOf"].append({"type": "null"})
     out.update(notes)
@@ -56,7 +56,7 @@ def is_file(schema: Any) -> bool:
     )
 
 
-def _file_object(headers: Any) -> Json:
+def _build_file_object(headers: Any) -> Json:
     properties = dict(_MEMBERS)
     if isinstance(headers, dict):
         properties["headers"] = {

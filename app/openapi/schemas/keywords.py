@@ -51,10 +51,10 @@ def fits(value: Any, kind: str) -> bool:
             return kind in {"number", "integer"}
 
 
-def _type(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
+def _copy_type(out: Json, keyword: str, value: Any, location: str, warn: Warn) -> None:
     known: dict[str, None] = {}
-    for one in value if isinstance(value, list) else [value]:
-        word = one.lower() if isinstance(one, str) else ""
+    for type_name in value if isinstance(value, list) else [value]:
+        word = type_name.lower() if isinstance(type_name, str) else ""
         other = _OTHER_TYPES.get(word)
         if word in TYPES:
             known[word] = None
@@ -63,48 +63,48 @@ def _type(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
                 known[other["type"]] = None
             out.update({name: setting for name, setting in other.items() if name != "type"})
         else:
-            warn(at, "a type that JSON Schema does not have was left out")
+            warn(location, "a type that JSON Schema does not have was left out")
     if known:
         out[keyword] = next(iter(known)) if len(known) == 1 else list(known)
 
 
-def _text(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
+def _copy_text(out: Json, keyword: str, value: Any, location: str, warn: Warn) -> None:
     text, cut = clean(value, max_length=SCHEMA_TEXT)
     if cut:
-        warn(at, f"a text was cut at {SCHEMA_TEXT} characters")
+        warn(location, f"a text was cut at {SCHEMA_TEXT} characters")
     if text:
         out[keyword] = text
 
 
-def _word(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def _copy_word(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     if isinstance(value, str) and value:
         out.setdefault(keyword, value[:_MAX_VALUE_SIZE])
 
 
-def _flag(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def _copy_flag(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     if value is True:
         out[keyword] = True
 
 
-def _count(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
-    number = _number(value)
+def _copy_count(out: Json, keyword: str, value: Any, location: str, warn: Warn) -> None:
+    number = _read_number(value)
     if number is None or not 0 <= number <= _MAX_COUNT or number != int(number):
-        warn(at, f"`{keyword}` is not a whole number and was left out")
+        warn(location, f"`{keyword}` is not a whole number and was left out")
     else:
         out[keyword] = int(number)
 
 
-def _bound(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
+def _copy_bound(out: Json, keyword: str, value: Any, location: str, warn: Warn) -> None:
     if isinstance(value, bool) and keyword.startswith("exclusive"):
         return
-    number = _number(value)
+    number = _read_number(value)
     if number is None or (keyword == "multipleOf" and number <= 0):
-        warn(at, f"`{keyword}` is not a usable number and was left out")
+        warn(location, f"`{keyword}` is not a usable number and was left out")
     else:
         out[keyword] = number
 
 
-def _number(value: Any) -> int | float | None:
+def _read_number(value: Any) -> int | float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -118,23 +118,23 @@ def _number(value: Any) -> int | float | None:
     return value if isinstance(value, int | float) else None
 
 
-def _enum(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
+def _copy_enum(out: Json, keyword: str, value: Any, location: str, warn: Warn) -> None:
     if isinstance(value, list) and value:
-        out[keyword] = exact_json.distinct(value)
+        out[keyword] = exact_json.drop_duplicates(value)
     else:
-        warn(at, "an `enum` without values was left out")
+        warn(location, "an `enum` without values was left out")
 
 
-def _const(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def _copy_const(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     out[keyword] = value
 
 
-def _default(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def _copy_default(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     if is_small(value):
         out[keyword] = value
 
 
-def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def _copy_examples(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     if keyword == "example":
         value = [value]
     elif isinstance(value, dict):
@@ -155,18 +155,18 @@ def is_small(value: Any, limit: int = _MAX_VALUE_SIZE) -> bool:
     """
     stack, size = [value], 0
     while stack:
-        one = stack.pop()
-        size += len(one) if isinstance(one, str | list) else 4 * len(one) if isinstance(one, dict) else 1
+        part = stack.pop()
+        size += len(part) if isinstance(part, str | list) else 4 * len(part) if isinstance(part, dict) else 1
         if size > limit:
             return False
-        if isinstance(one, dict):
-            stack.extend(one.values())
-        elif isinstance(one, list):
-            stack.extend(one)
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
     return True
 
 
-def dependent_required(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
+def copy_dependent_required(out: Json, keyword: str, value: Any, _location: str, _warn: Warn) -> None:
     """Copy `dependentRequired`, or the lists of draft 4's `dependencies`, to `out[keyword]`."""
     if not isinstance(value, dict):
         return
@@ -181,18 +181,20 @@ def dependent_required(out: Json, keyword: str, value: Any, _at: str, _warn: War
 
 #: Keyword -> its copying rule.
 PLAIN: dict[str, Copy] = {
-    "type": _type,
-    "title": _text,
-    "description": _text,
-    "enum": _enum,
-    "const": _const,
-    "default": _default,
-    "example": _examples,
-    "examples": _examples,
-    "dependentRequired": dependent_required,
-    **dict.fromkeys(("format", "contentEncoding", "contentMediaType"), _word),
-    **dict.fromkeys(("deprecated", "uniqueItems"), _flag),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties"), _count),
-    **dict.fromkeys(("maxProperties", "minContains", "maxContains"), _count),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _bound),
+    "type": _copy_type,
+    "title": _copy_text,
+    "description": _copy_text,
+    "enum": _copy_enum,
+    "const": _copy_const,
+    "default": _copy_default,
+    "example": _copy_examples,
+    "examples": _copy_examples,
+    "dependentRequired": copy_dependent_required,
+    **dict.fromkeys(("format", "contentEncoding", "contentMediaType"), _copy_word),
+    **dict.fromkeys(("deprecated", "uniqueItems"), _copy_flag),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties"), _copy_count),
+    **dict.fromkeys(("maxProperties", "minContains", "maxContains"), _copy_count),
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _copy_bound
+    ),
 }

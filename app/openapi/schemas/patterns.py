@@ -24,7 +24,7 @@ class Patterns:
         self._known: dict[str, bool] = {}
         self._work = 0
 
-    def usable(self, pattern: str) -> bool:
+    def is_usable(self, pattern: str) -> bool:
         """Return whether a pattern may stay in a tool's schema."""
         known = self._known.get(pattern)
         if known is None:
@@ -34,12 +34,12 @@ class Patterns:
     def _is_usable(self, pattern: str) -> bool:
         if len(pattern) > _MAX_LENGTH or len(self._known) >= _MAX_PATTERNS or _is_python_only(pattern):
             return False
-        repetition = _unrolled(pattern)
+        repetition = _count_states(pattern)
         self._work += repetition
         if repetition > _MAX_REPETITION or self._work > _MAX_WORK:
             self._work -= repetition
             return False
-        return _compiles(pattern)
+        return _can_compile(pattern)
 
 
 def _is_python_only(pattern: str) -> bool:
@@ -47,32 +47,32 @@ def _is_python_only(pattern: str) -> bool:
     or `\\Z`.
     """
     quantified = False
-    for found in _ATOM.finditer(pattern):
-        token = found[0]
+    for atom in _ATOM.finditer(pattern):
+        token = atom[0]
         possessive = quantified and token == "+"
         if (
             possessive
             or token in ("\\A", "\\Z")
-            or (token == "(" and _PYTHON_GROUP.match(pattern, found.start()))
+            or (token == "(" and _PYTHON_GROUP.match(pattern, atom.start()))
         ):
             return True
-        quantified = token in ("*", "+", "?") or found[1] is not None
+        quantified = token in ("*", "+", "?") or atom[1] is not None
     return False
 
 
-def _unrolled(pattern: str) -> int:
+def _count_states(pattern: str) -> int:
     """Return an estimate of the states that a pattern has once its counted repetitions are unrolled."""
     groups = [0]
     atom = 0
-    for found in _ATOM.finditer(pattern):
-        if found[0] == "(":
+    for token in _ATOM.finditer(pattern):
+        if token[0] == "(":
             groups.append(0)
             atom = 0
-        elif found[0] == ")" and len(groups) > 1:
+        elif token[0] == ")" and len(groups) > 1:
             atom = groups.pop()
             groups[-1] += atom
-        elif found[1] is not None:
-            digits = found[2] or found[1]
+        elif token[1] is not None:
+            digits = token[2] or token[1]
             times = max(int(digits), 1) if len(digits) <= 6 else _MAX_REPETITION + 1
             groups[-1] += atom * (times - 1)
             atom *= times
@@ -82,7 +82,7 @@ def _unrolled(pattern: str) -> int:
     return sum(groups)
 
 
-def _compiles(pattern: str) -> bool:
+def _can_compile(pattern: str) -> bool:
     try:
         with warnings.catch_warnings():
             # A FutureWarning (`[[`) says that the meaning may change, not that the pattern is wrong.

@@ -21,7 +21,6 @@ from app.openapi.report import OperationProblem
 _NODE_TYPES = frozenset({"element", "attribute", "text", "cdata", "none"})
 _HINTS = ("name", "namespace", "prefix", "node_type", "wrapped", "order")
 _LISTS = ("all_of", "any_of")
-_STRUCTURAL = frozenset({"properties", "items", "additionalProperties", "allOf", "oneOf", "anyOf"})
 _MAX_NAMES = 20_000
 _MAX_DEPTH = 60
 
@@ -38,7 +37,7 @@ class _NodeReader:
         self._names = 0
         self.refs: dict[tuple[str, ...], str] = {}
 
-    def node(self, schema: Any, depth: int = 0) -> Json:
+    def read_node(self, schema: Any, depth: int = 0) -> Json:
         """Return the node of a schema; raise _NamesExceededError."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return {}
@@ -48,35 +47,35 @@ class _NodeReader:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             try:
-                tokens, name = self._document.schemas.refer(reference, at="")
+                tokens, name = self._document.schemas.refer(reference, location="")
             except OperationProblem:
                 return {}
             self.refs[tokens] = name
             beside = {word: one for word, one in schema.items() if word != "$ref"}
-            own = self.node(beside, depth + 1) if self._document.schemas.siblings else {}
-            return {**own, "ref": name}
-        return _hints(schema.get("xml")) | self._inner(schema, depth)
+            beside_node = self.read_node(beside, depth + 1) if self._document.schemas.siblings else {}
+            return {**beside_node, "ref": name}
+        return _read_hints(schema.get("xml")) | self._read_inner(schema, depth)
 
-    def _inner(self, schema: Json, depth: int) -> Json:
+    def _read_inner(self, schema: Json, depth: int) -> Json:
         node: Json = {}
         properties = schema.get("properties")
         if isinstance(properties, dict):
             self._names += len(properties)
-            inner = {name: self.node(one, depth + 1) for name, one in properties.items()}
+            inner = {name: self.read_node(one, depth + 1) for name, one in properties.items()}
             node["properties"] = {name: one for name, one in inner.items() if one}
             node["order"] = list(properties)
         for word, key in (("items", "items"), ("additionalProperties", "additional")):
             if isinstance(schema.get(word), dict):
-                node[key] = self.node(schema[word], depth + 1)
+                node[key] = self.read_node(schema[word], depth + 1)
         for word, key in (("allOf", "all_of"), ("oneOf", "any_of"), ("anyOf", "any_of")):
             if isinstance(schema.get(word), list):
-                parts = [self.node(one, depth + 1) for one in schema[word]]
+                parts = [self.read_node(one, depth + 1) for one in schema[word]]
                 node[key] = [*node.get(key, ()), *parts]
         return {key: one for key, one in node.items() if one}
 
 
-def _hints(xml: Any) -> Json:
-    """Return what an XML Object says; what it says wrongly is left out."""
+def _read_hints(xml: Any) -> Json:
+    """Return the valid members of an XML Object, by their names in a node."""
     if not isinstance(xml, dict):
         return {}
     hints: Json = {}
@@ -97,15 +96,15 @@ def _hints(xml: Any) -> Json:
     return hints
 
 
-def xml_shape(document: OpenApiDocument, schema: Any, *, root: str | None = None) -> Json | None:
+def read_xml_shape(document: OpenApiDocument, schema: Any, *, root: str | None = None) -> Json | None:
     """Return the shape of an XML document by the schema of its root; None where it is too large.
 
-    `root` is the name of the root element where the schema has none: by default that of its component, None
-    where it has none either. A reference that leads nowhere says nothing.
+    `root` names the root element where neither the schema nor its component has a name. A reference that
+    leads nowhere has no effect.
     """
     reader = _NodeReader(document)
     try:
-        node = reader.node(schema)
+        node = reader.read_node(schema)
         types: Json = {}
         pending = deque(reader.refs.items())
         while pending:
@@ -113,19 +112,19 @@ def xml_shape(document: OpenApiDocument, schema: Any, *, root: str | None = None
             if name in types:
                 continue
             try:
-                target = document.references.target(tokens, at="").node
+                target = document.references.get_target(tokens, location="").node
             except RefProblem:
                 target = None
-            types[name] = reader.node(target)
+            types[name] = reader.read_node(target)
             pending.extend((key, one) for key, one in reader.refs.items() if one not in types)
             reader.refs.clear()
     except _NamesExceededError:
         return None
-    live = _live(types)
-    types = {name: _sparse(one, live) for name, one in types.items() if name in live}
+    live = _find_live_types(types)
+    types = {name: _drop_silent(one, live) for name, one in types.items() if name in live}
     return {
-        "root": _root_name(document, schema) or root,
-        "node": _sparse(node, live),
+        "root": _find_root_name(document, schema) or root,
+        "node": _drop_silent(node, live),
         "types": types,
     }
 
@@ -133,15 +132,16 @@ def xml_shape(document: OpenApiDocument, schema: Any, *, root: str | None = None
 def has_structure(document: OpenApiDocument, schema: Any) -> bool:
     """Return whether a schema describes the elements of an XML document, and not only its text."""
     try:
-        found = document.references.follow(schema, at="").node
+        resolved = document.references.follow(schema, location="").node
     except RefProblem:
         return True
-    if not isinstance(found, dict):
+    if not isinstance(resolved, dict):
         return False
-    kinds = found.get("type")
+    kinds = resolved.get("type")
     listed = kinds if isinstance(kinds, list) else [kinds]
     if any(
-        word in found for word in ("properties", "items", "additionalProperties", "allOf", "oneOf", "anyOf")
+        word in resolved
+        for word in ("properties", "items", "additionalProperties", "allOf", "oneOf", "anyOf")
     ):
         return True
     return bool({"object", "array"} & {one for one in listed if isinstance(one, str)})
@@ -150,14 +150,14 @@ def has_structure(document: OpenApiDocument, schema: Any) -> bool:
 def is_wrapper(document: OpenApiDocument, schema: Any) -> bool:
     """Return whether a schema without a name has one property: the root element, as in AWS' documents."""
     try:
-        found = document.references.follow(schema, at="").node
+        resolved = document.references.follow(schema, location="").node
     except RefProblem:
         return False
-    properties = found.get("properties") if isinstance(found, dict) else None
+    properties = resolved.get("properties") if isinstance(resolved, dict) else None
     return isinstance(properties, dict) and len(properties) == 1
 
 
-def _root_name(document: OpenApiDocument, schema: Any) -> str | None:
+def _find_root_name(document: OpenApiDocument, schema: Any) -> str | None:
     """Return the name of the root element: `xml.name` of the schema, else the name of its component."""
     component: str | None = None
     for _ in range(_MAX_DEPTH):
@@ -165,14 +165,14 @@ def _root_name(document: OpenApiDocument, schema: Any) -> str | None:
             return component
         reference = schema.get("$ref")
         siblings = not isinstance(reference, str) or document.schemas.siblings
-        name = _hints(schema.get("xml")).get("name") if siblings else None
+        name = _read_hints(schema.get("xml")).get("name") if siblings else None
         if isinstance(name, str):
             return name
         if not isinstance(reference, str):
             return component
         try:
-            tokens, _ = document.schemas.refer(reference, at="")
-            schema = document.references.target(tokens, at="").node
+            tokens, _ = document.schemas.refer(reference, location="")
+            schema = document.references.get_target(tokens, location="").node
         except OperationProblem:
             return component
         if component is None and len(tokens) > 1 and tokens[-2] in ("schemas", "definitions"):
@@ -180,16 +180,16 @@ def _root_name(document: OpenApiDocument, schema: Any) -> str | None:
     return component
 
 
-def _live(types: Json) -> frozenset[str]:
-    """Return the types that say something themselves, or refer to one that does."""
+def _find_live_types(types: Json) -> frozenset[str]:
+    """Return the types with hints, and the types that refer to one of these."""
     users: dict[str, set[str]] = {}
     live: set[str] = set()
     for name, node in types.items():
-        refs, says = _contents(node)
+        refs, says = _list_contents(node)
         if says:
             live.add(name)
-        for one in refs:
-            users.setdefault(one, set()).add(name)
+        for reference in refs:
+            users.setdefault(reference, set()).add(name)
     pending = list(live)
     while pending:
         for user in users.get(pending.pop(), ()):
@@ -199,32 +199,32 @@ def _live(types: Json) -> frozenset[str]:
     return frozenset(live)
 
 
-def _contents(node: Json) -> tuple[set[str], bool]:
-    """Return the types that a node refers to, and whether it says something itself."""
+def _list_contents(node: Json) -> tuple[set[str], bool]:
+    """Return the types that a node refers to, and whether the node itself has hints."""
     refs: set[str] = set()
     says = False
     pending = [node]
     while pending:
-        one = pending.pop()
-        says = says or any(word in one for word in _HINTS)
-        if "ref" in one:
-            refs.add(one["ref"])
-        pending.extend(one.get("properties", {}).values())
-        pending.extend(one[word] for word in ("items", "additional") if word in one)
+        part = pending.pop()
+        says = says or any(word in part for word in _HINTS)
+        if "ref" in part:
+            refs.add(part["ref"])
+        pending.extend(part.get("properties", {}).values())
+        pending.extend(part[word] for word in ("items", "additional") if word in part)
         for word in _LISTS:
-            pending.extend(one.get(word, ()))
+            pending.extend(part.get(word, ()))
     return refs, says
 
 
-def _sparse(node: Json, live: frozenset[str]) -> Json:
-    """Return a node without what says nothing."""
+def _drop_silent(node: Json, live: frozenset[str]) -> Json:
+    """Return a copy of a node without parts that have no hints."""
     out: Json = {word: node[word] for word in _HINTS if word in node}
     if node.get("ref") in live:
         out["ref"] = node["ref"]
-    properties = {name: _sparse(one, live) for name, one in node.get("properties", {}).items()}
+    properties = {name: _drop_silent(one, live) for name, one in node.get("properties", {}).items()}
     out["properties"] = {name: one for name, one in properties.items() if one}
     for word in ("items", "additional"):
-        out[word] = _sparse(node[word], live) if word in node else {}
+        out[word] = _drop_silent(node[word], live) if word in node else {}
     for word in _LISTS:
-        out[word] = [one for one in (_sparse(part, live) for part in node.get(word, ())) if one]
+        out[word] = [one for one in (_drop_silent(part, live) for part in node.get(word, ())) if one]
     return {key: one for key, one in out.items() if one}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Final
 
-from app.formats.utcp.signature_recipe import SignatureRecipe, fill, placeholders
+from app.formats.utcp.signature_recipe import SignatureRecipe, fill, list_placeholders
 from app.outbound.signing.signer import SignableRequest, Signed
 
 _TIMESTAMPS: Final[Mapping[str, Callable[[datetime], str]]] = {
@@ -53,7 +53,7 @@ class HmacSigner:
             "key_id": self.key_id,
             "body_hash": _encoded(hashlib.new(recipe.algorithm, body).digest(), recipe.body_hash_encoding),
         }
-        if "body" in placeholders(recipe.string_to_sign):
+        if "body" in list_placeholders(recipe.string_to_sign):
             # Any byte survives this round trip, so that the signature is over the very bytes.
             values["body"] = body.decode("utf-8", "surrogateescape")
         text = fill(recipe.string_to_sign, values).encode("utf-8", "surrogateescape")

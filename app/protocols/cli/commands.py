@@ -6,7 +6,7 @@ from typing import Any
 
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
-from app.formats.toolclad.command import program_of
+from app.formats.toolclad.command import get_program
 
 
 def split_command(command: str, *, at: str) -> list[str]:
@@ -28,7 +28,7 @@ def programs_of(fields: Mapping[str, Any]) -> list[str]:
     """Return the programs that a template starts, each once; raise InvalidInput as `split_command`."""
     contract = fields.get("toolclad")
     if isinstance(contract, Mapping) and contract.get("command"):
-        return [program_of(contract)]
+        return [get_program(contract)]
     steps: list[dict[str, Any]] = fields.get("commands") or []
     commands = [(step["command"], pointer("/commands", n, "command")) for n, step in enumerate(steps)]
     if fields.get("command_name"):

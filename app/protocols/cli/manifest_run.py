@@ -25,7 +25,7 @@ from app.core.errors import (
 from app.core.text import pointer
 from app.formats.toolclad.command import CompiledCommand, compile_command
 from app.formats.toolclad.contract import Contract
-from app.formats.toolclad.envelope import output_name, scan_id_of
+from app.formats.toolclad.envelope import name_output, scan_id_of
 from app.protocols.base import Call
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.rules import is_path, is_shell
@@ -93,7 +93,7 @@ def compile_manifest_command(contract: Contract, rules: ProgramRules) -> Manifes
     """Return the command of a contract; raise InvalidInput, with pointers into the template, for what may not
     be run.
     """
-    command = compile_command(contract, at=_AT)
+    command = compile_command(contract, location=_AT)
     program = rules.program(command.program, at=_AT)
     if is_shell(program) and (command.takes_arguments or command.fragments or command.mappings):
         detail = "A shell would read arguments as commands: name a script or another program."
@@ -121,7 +121,7 @@ def make_folder(target: ManifestCommand, call_id: str, rules: ProgramRules) -> E
         return None
     try:
         root = tempfile.mkdtemp(prefix=_PREFIX)
-        output = Path(root) / output_name(target.contract, scan_id_of(call_id))
+        output = Path(root) / name_output(target.contract, scan_id_of(call_id))
         output.parent.mkdir(mode=0o700)
         for path in (root, str(output.parent)):
             _give(path, rules)
@@ -136,7 +136,7 @@ def injected(target: ManifestCommand, call_id: str, folder: EvidenceFolder | Non
     Without a folder, in a preview, paths are those below `{_evidence_dir}`.
     """
     scan_id = scan_id_of(call_id) if call_id else "<scan_id>"
-    output = f"<evidence_dir>/{output_name(target.contract, scan_id)}" if folder is None else folder.output
+    output = f"<evidence_dir>/{name_output(target.contract, scan_id)}" if folder is None else folder.output
     return {
         "_scan_id": scan_id,
         "_evidence_dir": "<evidence_dir>" if folder is None else folder.root,

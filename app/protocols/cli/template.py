@@ -36,7 +36,7 @@ class CliTemplate(CallTemplate):
     @field_validator("commands", "env_vars", "inherit_env_vars", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @model_validator(mode="after")
     def _require_command(self) -> Self:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.network import Address, Network
@@ -130,7 +130,7 @@ class Channels:
         try:
             shared = _ready(pool)
             if shared is None:
-                with Deadline(timer_queue(), deadline):
+                with Deadline(get_timer_queue(), deadline):
                     shared = await self._connect(
                         pool, address, tls=tls, egress=egress, max_bytes=max_bytes, deadline=deadline
                     )
@@ -272,7 +272,7 @@ async def _open_channel(
         channel = grpc.aio.secure_channel(target, credentials, options=options)
     connected = False
     try:
-        with Deadline(timer_queue(), deadline):
+        with Deadline(get_timer_queue(), deadline):
             state = channel.get_state(try_to_connect=True)
             while state not in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
                 await channel.wait_for_state_change(state)

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import grpc
 import grpc.aio
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import UpstreamTimeout
 from app.protocols.grpc.channels import Lease
 
@@ -79,7 +79,7 @@ class RpcStream:
         self._read_ahead = asyncio.create_task(self._read())
         self._read_ahead.add_done_callback(_retrieve_exception)
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 await self._call.initial_metadata()
                 await asyncio.wait({self._read_ahead}, timeout=_REJECTION_SECONDS)
             if self._read_ahead.done():

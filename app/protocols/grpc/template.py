@@ -37,7 +37,7 @@ class GrpcTemplate(CallTemplate):
     @field_validator("use_ssl", "headers", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @field_validator("service_name", "method_name", "descriptors", mode="before")
     @classmethod

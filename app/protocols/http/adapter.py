@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from app.core import exact_json
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 from app.outbound.framing import parse_events
 from app.outbound.response import OutboundResponse
 from app.protocols.base import (
@@ -231,7 +231,7 @@ def _prepared(call: Call[RequestPlan], *, masked: bool = False) -> PreparedReque
     if not isinstance(plan, ManifestPlan):
         return plan.prepare(call.arguments)
     values = field_values(call.credentials, masked=masked)
-    secrets = {pointer_parts(at)[-1]: value for at, value in values.items()}
+    secrets = {split_pointer(at)[-1]: value for at, value in values.items()}
     return plan.prepare(call.arguments, secrets)
 
 

@@ -5,7 +5,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import GatewayError, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
@@ -43,7 +43,7 @@ class SessionPool:
             found.idle_timer.cancel()
         try:
             try:
-                with Deadline(timer_queue(), deadline):
+                with Deadline(get_timer_queue(), deadline):
                     await found.wait_opened()
             except TimeoutError:
                 raise UpstreamTimeout(
@@ -104,5 +104,5 @@ class SessionPool:
         if not session.is_usable:
             self.drop(session)
             return
-        clock = timer_queue()
+        clock = get_timer_queue()
         session.idle_timer = clock.call_at(clock.loop.time() + self._idle_seconds, lambda: self.drop(session))

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from app.core.errors import FieldError, InvalidInput
 from app.formats.utcp.call_template import CallTemplate
-from app.formats.utcp.names import legal_name
+from app.formats.utcp.names import make_legal_name
 
 
 class McpServer(BaseModel):
@@ -114,7 +114,7 @@ class McpTemplate(CallTemplate):
             spellings.append((bare, "_"))
         for text, separator in spellings:
             for server in servers:
-                prefix = f"{legal_name(server) if separator == '_' else server}{separator}"
+                prefix = f"{make_legal_name(server) if separator == '_' else server}{separator}"
                 if text.startswith(prefix) and len(text) > len(prefix):
                     return server, text.removeprefix(prefix)
         return None, bare

@@ -91,6 +91,6 @@ def _number(text: str) -> Decimal | str:
 
 def _json(text: str) -> Any:
     try:
-        return exact_json.loads_exactly(text.encode())
+        return exact_json.load_exactly(text.encode())
     except (ValueError, RecursionError):
         return text

@@ -9,7 +9,7 @@ from app.core.errors import FieldError, InvalidArguments, InvalidInput
 from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
 from app.core.text import pointer
 from app.formats.utcp.headers import HEADER_NAME
-from app.formats.utcp.percent import escape_form, escape_reserved, json_text
+from app.formats.utcp.percent import escape_form, escape_reserved, write_json
 from app.protocols.requests.contents import (
     charset_of,
     check_media_type,
@@ -115,10 +115,10 @@ def _urlencoded(value: Any, encoding: Mapping[str, EncodingSpec], at: str) -> by
         encode_value = escape_reserved if spec.allow_reserved else escape_form
         key = escape_form(name)
         if spec.content_type is not None and spec.style is None and may_be_json(spec.content_type):
-            pairs += [] if member is None else [f"{key}={encode_value(json_text(member))}"]
+            pairs += [] if member is None else [f"{key}={encode_value(write_json(member))}"]
         elif isinstance(member, dict) and spec.style is None:
             # OAS 3.0, section 4.8.14.3: complex members are stringified without a style.
-            pairs.append(f"{key}={encode_value(json_text(member))}")
+            pairs.append(f"{key}={encode_value(write_json(member))}")
         else:
             style = spec.style or "form"
             explode = style in ("form", "deepObject") if spec.explode is None else spec.explode

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
 from app.core.media_types import is_xml, parse_essence
-from app.formats.utcp.percent import scalar
+from app.formats.utcp.percent import write_scalar
 from app.formats.xml.shape import XmlShape
-from app.formats.xml.writer import xml_document
+from app.formats.xml.writer import write_document
 
 MEDIA_TYPE: Final = re.compile(
     r"[\w!#$&^.+*-]{1,127}/[\w!#$&^.+*-]{1,127}([ \t]*;[\x20-\x7e]{0,255})?", re.ASCII
@@ -38,13 +38,13 @@ def charset_of(header: str) -> str:
 
 
 def encode_text(value: Any, charset: str, media: str, at: str) -> bytes:
-    """Return a scalar as text in the charset; raise InvalidArguments with the pointer `at`."""
+    """Return a write_scalar as text in the charset; raise InvalidArguments with the pointer `at`."""
     if is_xml(media) and not isinstance(value, str):
         raise InvalidArguments(
             "XML must be text", errors=[FieldError(at, "Give the XML as a string.", "string")]
         )
     try:
-        return scalar(value).encode(charset)
+        return write_scalar(value).encode(charset)
     except UnicodeEncodeError:
         raise InvalidArguments(
             "The text cannot be written in the charset of the content type",
@@ -57,13 +57,15 @@ def xml_encoder(shape: XmlShape, media_type: str, at: str) -> Callable[[Any, str
 
     It takes a value and its pointer; `at` is the pointer of the argument.
     """
-    root, charset = shape.compiled(), charset_of(media_type)
+    root, charset = shape.compile(), charset_of(media_type)
     media = parse_essence(media_type)
 
     def encode(value: Any, where: str = at) -> bytes:
         if isinstance(value, str):
             return encode_text(value, charset, media, where)
-        return xml_document(value, root, name=shape.root, charset=charset, text_of=scalar, at=where)
+        return write_document(
+            value, root, name=shape.root, charset=charset, text_of=write_scalar, location=where
+        )
 
     return encode
 

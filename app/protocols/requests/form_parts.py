@@ -13,8 +13,8 @@ from app.core import exact_json
 from app.core.errors import FieldError, InvalidArguments, InvalidInput
 from app.core.media_types import is_textual, is_xml, may_be_json, parse_essence
 from app.core.text import pointer
-from app.formats.utcp.headers import header_value
-from app.formats.utcp.percent import scalar
+from app.formats.utcp.headers import check_header_value
+from app.formats.utcp.percent import write_scalar
 from app.protocols.requests.contents import (
     charset_of,
     check_media_type,
@@ -99,7 +99,7 @@ def _part(name: str, value: Any, spec: EncodingSpec, at: str) -> Part:
             return Part(
                 name, exact_json.dumps(value, surrogates="refuse"), "application/json", headers=headers
             )
-        return Part(name, scalar(value).encode(), headers=headers)
+        return Part(name, write_scalar(value).encode(), headers=headers)
     if may_be_json(media):
         return Part(name, exact_json.dumps(value, surrogates="refuse"), media, headers=headers)
     if spec.xml is not None and is_xml(media):
@@ -215,7 +215,8 @@ def _headers(spec: EncodingSpec, given: Mapping[str, Any], at: str) -> tuple[tup
         errors = [FieldError(pointer(base, name), "Give a value.") for name in missing]
         raise InvalidArguments("A part lacks a header", errors=errors)
     return tuple(
-        (name, header_value(scalar(value), at=pointer(base, name))) for name, value in values.items()
+        (name, check_header_value(write_scalar(value), at=pointer(base, name)))
+        for name, value in values.items()
     )
 
 

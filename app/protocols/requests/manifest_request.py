@@ -16,9 +16,9 @@ from app.formats.toolclad.placeholders import (
     Piece,
     Reference,
     fill,
+    list_references,
     parse_pieces,
-    references,
-    text_of,
+    write_text,
 )
 from app.formats.utcp.call_template import compile_template
 from app.formats.utcp.headers import HEADER_NAME, forbidden_in_arguments, forbidden_in_credentials
@@ -59,7 +59,7 @@ class ManifestPlan:
         """
         present = {name: value for name, value in arguments.items() if value is not None}
         known = dict.fromkeys(self.contract.arguments, "") | self.contract.defaults | present
-        values = {name: text_of(value) for name, value in known.items()}
+        values = {name: write_text(value) for name, value in known.items()}
         hidden = dict.fromkeys(self.contract.secrets, _UNSENT) | dict(secrets or {})
         headers = [(name, _header(name, pieces, values, hidden)) for name, pieces in self._headers]
         body = None if self._body is None else fill(self._body, values, hidden, _in_json).encode()
@@ -138,7 +138,7 @@ def _compiled(contract: Contract, http: HttpSection) -> ManifestPlan:
         _body=body,
         _success=frozenset(http.success_status),
         _error=frozenset(http.error_status),
-        _path_names=tuple(references(http.url.partition("?")[0])),
+        _path_names=tuple(list_references(http.url.partition("?")[0])),
     )
 
 

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
-from app.formats.utcp.auth import field_errors
+from app.formats.utcp.auth import convert_field_errors
 from app.formats.utcp.headers import HEADER_NAME, forbidden_in_arguments, forbidden_in_credentials
 from app.formats.utcp.paths import Placeholder, UrlTemplate, compile_url
-from app.formats.utcp.percent import escape, scalar
+from app.formats.utcp.percent import escape, write_scalar
 from app.protocols.requests.bodies import body_encoder
 from app.protocols.requests.querystring import querystring_encoder
 from app.protocols.requests.request_plan import (
@@ -48,7 +48,7 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
     try:
         http = RequestTemplate.model_validate(dict(template))
     except ValidationError as error:
-        raise InvalidInput("The call template is not valid", errors=field_errors(error)) from None
+        raise InvalidInput("The call template is not valid", errors=convert_field_errors(error)) from None
     if http.parameters is None:
         if "${" in http.url:
             raise InvalidInput(
@@ -197,7 +197,7 @@ def _placeholder(slot: Placeholder, inputs: Mapping[str, ParameterSpec]) -> Path
         raise InvalidInput("The call template is not valid", errors=[error])
     if slot.in_path:
         return PathPlaceholder(spec.input, path_encoder(spec), slot.literal_after)
-    return PathPlaceholder(spec.input, lambda value: escape(scalar(value)), slot.literal_after)
+    return PathPlaceholder(spec.input, lambda value: escape(write_scalar(value)), slot.literal_after)
 
 
 def _static(headers: Mapping[str, str], fields: list[ParameterSpec]) -> tuple[StaticHeader, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from app.core import exact_json
 from app.core.errors import FieldError, InvalidArguments
 from app.core.text import pointer
-from app.formats.utcp.percent import escape, json_text, scalar
+from app.formats.utcp.percent import escape, write_json, write_scalar
 from app.formats.utcp.segments import is_dot_segment
 from app.protocols.requests.bodies import BodyEncoder
 from app.protocols.requests.templates import ResponseSpec
@@ -173,10 +173,10 @@ class ArgumentPlan:
             if isinstance(value, str):
                 pairs.append(f"{key}={escape(value)}")
             elif isinstance(value, list):
-                pairs += [f"{key}={escape(scalar(member))}" for member in value if member is not None]
+                pairs += [f"{key}={escape(write_scalar(member))}" for member in value if member is not None]
             else:
                 pairs.append(
-                    f"{key}={escape(json_text(value) if isinstance(value, dict) else scalar(value))}"
+                    f"{key}={escape(write_json(value) if isinstance(value, dict) else write_scalar(value))}"
                 )
         return pairs
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, InvalidArguments
 from app.core.text import pointer
-from app.formats.utcp.percent import json_text, scalar
+from app.formats.utcp.percent import write_json, write_scalar
 
 _JSON_LINES: Final = frozenset(
     "application/" + name for name in ("jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "ndjson", "x-ndjson")
@@ -31,12 +31,12 @@ def sequence_encoder(media: str) -> SequenceEncoder | None:
 
 
 def _json_lines(items: list[Any], _at: str) -> str:
-    return "".join(f"{json_text(item)}\n" for item in items)
+    return "".join(f"{write_json(item)}\n" for item in items)
 
 
 def _json_sequence(items: list[Any], _at: str) -> str:
     # RFC 7464 section 2.2: the line feed shows that a number at the end is complete.
-    return "".join(f"{_RECORD_SEPARATOR}{json_text(item)}\n" for item in items)
+    return "".join(f"{_RECORD_SEPARATOR}{write_json(item)}\n" for item in items)
 
 
 def _events(items: list[Any], at: str) -> str:
@@ -53,7 +53,7 @@ def _event(item: Any, at: str) -> str:
     for name in _EVENT_FIELDS:
         if fields.get(name) is None:
             continue
-        text = scalar(fields[name])
+        text = write_scalar(fields[name])
         if any(character in text for character in "\r\n\0"):
             detail = "Give text without line breaks and NUL characters."
             raise InvalidArguments(
@@ -67,6 +67,6 @@ def _event(item: Any, at: str) -> str:
         ]
         raise InvalidArguments("An event has no such field", errors=errors)
     if fields.get("data") is not None:
-        text = scalar(fields["data"]).replace("\r\n", "\n").replace("\r", "\n")
+        text = write_scalar(fields["data"]).replace("\r\n", "\n").replace("\r", "\n")
         lines += [f"data: {line}\n" for line in text.split("\n")]
     return "".join(lines) + "\n"

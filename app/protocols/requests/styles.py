@@ -16,13 +16,13 @@ from typing import Any, Final
 from app.core.errors import FieldError, InvalidArguments
 from app.core.media_types import may_be_json
 from app.core.text import pointer
-from app.formats.utcp.headers import COOKIE_NAME, header_value
+from app.formats.utcp.headers import COOKIE_NAME, check_header_value
 from app.formats.utcp.percent import (
     escape,
     escape_reserved,
     escape_reserved_in_segment,
-    json_text,
-    scalar,
+    write_json,
+    write_scalar,
 )
 from app.formats.utcp.segments import check_path_text, check_segment
 from app.protocols.requests.templates import ParameterSpec
@@ -51,7 +51,7 @@ def item_text(
 ) -> str:
     """Return the encoded text of an item of a list; `styles` are those of the lists within it."""
     if not styles or not isinstance(value, list):
-        return escape(scalar(value))
+        return escape(write_scalar(value))
     items = [
         item_text(one, styles[1:], escape=escape, delimiters=delimiters) for one in non_null_members(value)
     ]
@@ -72,7 +72,7 @@ def flatten(
             item_text(member, item_styles, escape=escape, delimiters=delimiters)
             for member in non_null_members(value)
         ]
-    pairs = [(escape(key), escape(scalar(member))) for key, member in non_null_members(value)]
+    pairs = [(escape(key), escape(write_scalar(member))) for key, member in non_null_members(value)]
     return [f"{k}={v}" for k, v in pairs] if explode else [text for pair in pairs for text in pair]
 
 
@@ -93,7 +93,7 @@ def form_pairs(
     if value is None:
         return []
     if not isinstance(value, (dict, list)):
-        return [f"{name}={escape(scalar(value))}"]
+        return [f"{name}={escape(write_scalar(value))}"]
     if style == "deepObject":
         return _deep_object(value, name, escape, at, 0)
     if explode and isinstance(value, list):
@@ -156,7 +156,7 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
             delimiter = _QUERY_DELIMITERS.get(style, "." if style == "label" and explode else ",")
             text = ("." if style == "label" and items else "") + delimiter.join(items)
         else:
-            text = ("." if style == "label" else "") + safe(scalar(value))
+            text = ("." if style == "label" else "") + safe(write_scalar(value))
         check_segment(text, at=at)
         return text
 
@@ -180,9 +180,9 @@ def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
 
     def encode(value: Any) -> str | None:
         if spec.content_type is not None:
-            return header_value(content_text(value, spec.content_type, at=at, ascii_only=True), at=at)
+            return check_header_value(content_text(value, spec.content_type, at=at, ascii_only=True), at=at)
         if not isinstance(value, (dict, list)):
-            return header_value(scalar(value), at=at)
+            return check_header_value(write_scalar(value), at=at)
         items = flatten(
             value,
             explode=explode,
@@ -190,7 +190,7 @@ def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
             item_styles=spec.item_styles,
             delimiters=_HEADER_DELIMITERS,
         )
-        return header_value(delimiter.join(items), at=at) if items else None
+        return check_header_value(delimiter.join(items), at=at) if items else None
 
     return encode
 
@@ -216,14 +216,14 @@ def cookie_encoder(spec: ParameterSpec) -> Callable[[Any], list[str]]:
 
 def _plain_cookies(value: Any, name: str, *, explode: bool, at: str) -> list[str]:
     if not isinstance(value, (dict, list)):
-        pairs = [(name, scalar(value))]
+        pairs = [(name, write_scalar(value))]
     elif not explode:
         items = flatten(value, explode=False, escape=str)
         pairs = [(name, ",".join(items))] if items else []
     elif isinstance(value, dict):
-        pairs = [(key, scalar(member)) for key, member in non_null_members(value)]
+        pairs = [(key, write_scalar(member)) for key, member in non_null_members(value)]
     else:
-        pairs = [(name, scalar(member)) for member in non_null_members(value)]
+        pairs = [(name, write_scalar(member)) for member in non_null_members(value)]
     if not all(COOKIE_NAME.fullmatch(key) and _COOKIE_VALUE.fullmatch(text) for key, text in pairs):
         detail = "Give printable ASCII without semicolons, escaped as the upstream expects it."
         raise InvalidArguments("A cookie cannot have this value", errors=[FieldError(at, detail)])
@@ -236,18 +236,18 @@ def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = F
     Raises InvalidArguments with the pointer `at` for an object or list of another type.
     """
     if may_be_json(content_type):
-        text = json_text(value)
+        text = write_json(value)
         return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if ascii_only else text
     if isinstance(value, (dict, list)):
         raise InvalidArguments(
             f"{content_type} must be text", errors=[FieldError(at, "Give a string.", "string")]
         )
-    return scalar(value)
+    return write_scalar(value)
 
 
 def _matrix(value: Any, name: str, *, explode: bool, escape: Escape) -> str:
     if not isinstance(value, (dict, list)):
-        text = escape(scalar(value))
+        text = escape(write_scalar(value))
         return f";{name}={text}" if text else f";{name}"
     items = flatten(value, explode=explode, escape=escape)
     if not items:
@@ -264,7 +264,7 @@ def _deep_object(value: Any, name: str, escape: Escape, at: str, depth: int) -> 
             "The value is nested too deeply", errors=[FieldError(at, f"At most {_MAX_DEPTH} levels.")]
         )
     if not isinstance(value, (dict, list)):
-        return [] if value is None else [f"{name}={escape(scalar(value))}"]
+        return [] if value is None else [f"{name}={escape(write_scalar(value))}"]
     keyed = value.items() if isinstance(value, dict) else enumerate(value)
     return [
         pair

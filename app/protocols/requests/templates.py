@@ -124,7 +124,7 @@ class HttpBasedTemplate(CallTemplate):
     @field_validator("headers", "header_fields", mode="before")
     @classmethod
     def _null_header_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @field_validator("url")
     @classmethod
@@ -179,7 +179,7 @@ class RequestTemplate(HttpBasedTemplate):
     @field_validator("http_method", "content_type", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     def stored(self) -> dict[str, Any]:
         """Return the template as plain JSON; `body_field: null` is written out, as it is not the default."""

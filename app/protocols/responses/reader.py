@@ -46,7 +46,7 @@ class ResponseReader:
         self._document: Mapping[str, Any] = outputs if own is None else own
         self._schema = ResponseSchema(self._document, self._document)
         self._shape = (spec.xml if spec is not None else None) or XmlShape()
-        self._node: CompiledXmlNode = self._shape.compiled()
+        self._node: CompiledXmlNode = self._shape.compile()
         self._validator: OutputValidator | None = None
         try:
             self._validator = OutputValidator(self._document) if self._document else None
@@ -86,11 +86,11 @@ class ResponseReader:
             raise NotDecodable("The body is not in the form that its media type says.") from None
         raise NotDecodable("Bodies of this media type are not decoded.")
 
-    def violations(self, value: Any) -> Violations:
+    def find_violations(self, value: Any) -> Violations:
         """Return how a value violates the schema; none where there is no schema."""
         if self._validator is None:
             return Violations()
-        return self._validator.violations(value, max_pointers=MAX_POINTERS)
+        return self._validator.find_violations(value, max_pointers=MAX_POINTERS)
 
     def _xml_value(self, body: bytes, charset: str | None) -> Any:
         if charset is None or body.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from app.core.text import pointer_parts
+from app.core.text import split_pointer
 from app.protocols.requests.output_spec import OutputNode, OutputRequirement, OutputSpec
 
 _ABSENT: Final = object()
@@ -86,7 +86,7 @@ def _is_met(requirement: OutputRequirement, value: Any) -> bool:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    for part in pointer_parts(pointer):
+    for part in split_pointer(pointer):
         if isinstance(value, Mapping):
             if part not in value:
                 return _ABSENT

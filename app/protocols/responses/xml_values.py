@@ -7,7 +7,7 @@ elements that repeat are a list.
 
 from typing import Any
 
-from app.formats.xml.names import local_name
+from app.formats.xml.names import strip_prefix
 from app.formats.xml.parser import XmlElement
 from app.formats.xml.shape import CompiledXmlNode
 from app.protocols.responses.response_schema import ResponseSchema
@@ -106,7 +106,7 @@ class _Members:
 
     def _take(self, name: str, schema: ResponseSchema, node: CompiledXmlNode) -> tuple[Any, bool]:
         """Return the value of a property, and whether the document has it."""
-        wire = local_name(node.element_name(name))
+        wire = strip_prefix(node.choose_element_name(name))
         if node.node_type == "attribute":
             text = self._attributes.pop(wire, None)
             if text is None:
@@ -118,7 +118,7 @@ class _Members:
             own, self._text = self._text, ""
             return schema.coerce(own), bool(own)
         if schema.is_array and not node.wrapped:
-            wire = local_name(node.items.element_name(node.element_name(name)))
+            wire = strip_prefix(node.items.choose_element_name(node.choose_element_name(name)))
         elements = self._elements.pop(wire, [])
         if schema.is_array and node.wrapped:
             inside = [one for element in elements for one in element.children]

@@ -54,7 +54,7 @@ def describe_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str | list
 
 
 def _parse_compact(text: str) -> Any:
-    return _parse_exactly(text, lambda one: exact_json.loads_exactly(one.encode()), _write_compact)
+    return _parse_exactly(text, lambda one: exact_json.load_exactly(one.encode()), _write_compact)
 
 
 def _write_compact(value: Any) -> str:

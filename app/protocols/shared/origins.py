@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.formats.utcp.paths import checked_host, compile_url
+from app.formats.utcp.paths import check_host, compile_url
 
 WEBSOCKET_SCHEMES: Final = ("wss", "ws")
 
@@ -15,7 +15,7 @@ def url_origin(fields: Mapping[str, Any]) -> str:
 
 def socket_origin(scheme: str, fields: Mapping[str, Any]) -> str:
     """Return `scheme://host:port`; raise InvalidInput for a host that is not legal."""
-    return f"{scheme}://{checked_host(str(fields.get('host', '')), at='/host')}:{fields.get('port')}"
+    return f"{scheme}://{check_host(str(fields.get('host', '')), at='/host')}:{fields.get('port')}"
 
 
 def socket_address(scheme: str, fields: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from app.core import exact_json
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import ResponseTooLarge, UpstreamTimeout
 from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
@@ -67,7 +67,7 @@ async def event_result(
 def time_limit(deadline: float, detail: str = "The upstream did not respond in time.") -> Iterator[None]:
     """Raise UpstreamTimeout with `detail` where the body has not ended at `deadline` (a `loop.time()`)."""
     try:
-        with Deadline(timer_queue(), deadline):
+        with Deadline(get_timer_queue(), deadline):
             yield
     except TimeoutError:
         raise UpstreamTimeout(detail) from None

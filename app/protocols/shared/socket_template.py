@@ -29,7 +29,7 @@ class SocketTemplate(CallTemplate):
     @field_validator("request_data_format", "timeout", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @property
     def framing(self) -> Framing:

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidState, InvalidStatus,
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI, parse_uri
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 from app.core.errors import (
     GatewayError,
     ResponseTooLarge,
@@ -107,7 +107,7 @@ class WebSocket:
         uri = parse_uri(upgrade.url)
         connection = await _connect(uri, upgrade, network, egress, connect_deadline)
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 await connection.handshake(list(upgrade.headers), None)
         except BaseException as error:
             connection.transport.abort()
@@ -130,7 +130,7 @@ class WebSocket:
         """
         self._connection.sending = True
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 await self._connection.send(message)
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not accept the message in time.") from None
@@ -154,7 +154,7 @@ class WebSocket:
             while True:
                 idle_deadline = loop.time() + idle
                 try:
-                    with Deadline(timer_queue(), min(deadline, idle_deadline)):
+                    with Deadline(get_timer_queue(), min(deadline, idle_deadline)):
                         return await self._connection.recv()
                 except TimeoutError:
                     if (
@@ -164,7 +164,7 @@ class WebSocket:
                     ):
                         raise UpstreamTimeout("The upstream did not respond in time.") from None
                 # A connection that was just closed may still have messages to read.
-                with contextlib.suppress(ConnectionClosed), Deadline(timer_queue(), deadline):
+                with contextlib.suppress(ConnectionClosed), Deadline(get_timer_queue(), deadline):
                     pong = asyncio.ensure_future(await self._connection.ping())
         except ConnectionClosed as closed:
             error = self._close_error(closed)
@@ -239,7 +239,7 @@ async def _connect(
 
     raw = await network.connect_socket(Address(uri.host, uri.port), egress=egress, deadline=deadline)
     try:
-        with Deadline(timer_queue(), deadline):
+        with Deadline(get_timer_queue(), deadline):
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_connection(create_connection, sock=raw, **tls)
     except BaseException as error:

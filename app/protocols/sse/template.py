@@ -22,4 +22,4 @@ class SseTemplate(HttpBasedTemplate):
     @field_validator("reconnect", "retry_timeout", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value

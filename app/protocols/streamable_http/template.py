@@ -23,5 +23,5 @@ class StreamableHttpTemplate(HttpBasedTemplate):
     @classmethod
     def _normalized(cls, value: Any, info: Any) -> Any:
         if value is None:
-            return cls.default_of(info.field_name)
+            return cls.get_default(info.field_name)
         return value.strip().upper() if info.field_name == "http_method" and isinstance(value, str) else value

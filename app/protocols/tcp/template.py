@@ -53,7 +53,7 @@ class TcpTemplate(SocketTemplate):
         if info.field_name == "message_delimiter" and value == "\x00":
             # The default of 1.x as its model has it; PostgreSQL cannot hold this character.
             return "\\x00"
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @model_validator(mode="after")
     def _require_fixed_length(self) -> Self:

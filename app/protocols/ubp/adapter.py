@@ -11,7 +11,7 @@ import orjson
 from app.core.errors import InvalidInput, UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected
 from app.core.exact_json import dumps
 from app.core.uuid7 import uuid7
-from app.formats.ubp.json_form import command_json
+from app.formats.ubp.json_form import convert_command
 from app.formats.ubp.model import (
     MEDIA_TYPE,
     TRACE_CONTEXT,
@@ -20,8 +20,8 @@ from app.formats.ubp.model import (
     Event,
     Status,
 )
-from app.formats.ubp.statuses import http_status_of
-from app.formats.ubp.values import bytes_of, struct_payload, value_of
+from app.formats.ubp.statuses import choose_http_status
+from app.formats.ubp.values import build_struct_payload, read_bytes, read_value
 from app.formats.utcp.call_template import compile_template
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.command_routing import Capability
@@ -86,7 +86,7 @@ class UbpAdapter(UnknownEffects):
         )
         if result.status is not Status.SUCCESS:
             raise _rejected(result)
-        content = bytes_of(result.result)
+        content = read_bytes(result.result)
         if content is not None:
             found = body_result(content, result.metadata.get(MEDIA_TYPE, BYTES), call)
         else:
@@ -100,7 +100,7 @@ class UbpAdapter(UnknownEffects):
             "method": "command",
             "url": self.origin(call.target),
             "headers": {},
-            "body": command_json(_command(call)),
+            "body": convert_command(_command(call)),
         }
 
     async def aclose(self) -> None:
@@ -115,7 +115,7 @@ def _report(call: Call[UbpTarget], event: Event) -> None:
     if call.on_progress is None or event.event_name != PROGRESS:
         return
     try:
-        value = value_of(event.payload)
+        value = read_value(event.payload)
     except InvalidInput:
         return
     members = value if isinstance(value, Mapping) else {"progress": value}
@@ -139,14 +139,14 @@ def _command(call: Call[UbpTarget]) -> Command:
     """
     if call.command is not None:
         return replace(call.command, command_name=call.target.command_name)
-    converted = struct_payload(call.arguments)
+    converted = build_struct_payload(call.arguments)
     notes = {"numbers_as_text": " ".join(converted.notes)} if converted.notes else {}
     return Command(call.call_id or uuid7().hex, call.target.command_name, converted.payload, notes)
 
 
 def _json(result: CommandResult) -> bytes:
     try:
-        return dumps(value_of(result.result))
+        return dumps(read_value(result.result))
     except (InvalidInput, orjson.JSONEncodeError):
         raise UpstreamMalformed("The result of the executor cannot be read as JSON.") from None
 
@@ -154,5 +154,5 @@ def _json(result: CommandResult) -> bytes:
 def _rejected(result: CommandResult) -> UpstreamRejected:
     """Return the error for a response that is not SUCCESS, with what the executor says."""
     body: dict[str, Any] = {"status": result.status.name, "error": result.error[:_MAX_ERROR]}
-    response = UpstreamErrorResponse(http_status_of(result.status), body)
+    response = UpstreamErrorResponse(choose_http_status(result.status), body)
     return UpstreamRejected(f"The executor responded with {result.status.name}.", response=response)

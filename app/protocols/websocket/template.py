@@ -33,7 +33,7 @@ class WebsocketTemplate(CallTemplate):
     @field_validator("headers", "header_fields", "keep_alive", "timeout", "responses", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
     @field_validator("url")
     @classmethod

@@ -12,10 +12,10 @@ from typing_extensions import TypeAliasType
 
 from app.core.schemas import ShortText, StrictModel, Tag, UrlText
 from app.core.text import pointer
-from app.formats.utcp.auth import AUTH_SCHEME, bearer_draft, hmac_draft
+from app.formats.utcp.auth import AUTH_SCHEME, build_bearer_draft, build_hmac_draft
 from app.formats.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
-from app.formats.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
-from app.formats.utcp.signature_recipe import SignatureRecipe, key_bytes
+from app.formats.utcp.oauth2_grant import OAuth2Grant, build_google_draft, build_oauth2_draft
+from app.formats.utcp.signature_recipe import SignatureRecipe, decode_key
 from app.formats.utcp.variables import BRACED
 from app.providers.credentials.origins import normalize_origin
 from app.security.sealed_credentials import CredentialDraft
@@ -221,7 +221,7 @@ class HmacInput(_CredentialInput, SignatureRecipe):
     def _is_encoded(self) -> "HmacInput":
         secret = self.secret.get_secret_value()
         if BRACED.search(secret) is None:
-            key_bytes(Secret(secret), self.secret_encoding)
+            decode_key(Secret(secret), self.secret_encoding)
         return self
 
     def to_draft(self, *, at: str = "") -> CredentialDraft:
@@ -230,7 +230,7 @@ class HmacInput(_CredentialInput, SignatureRecipe):
         Raise InvalidInput, with a pointer below `at`, for a recipe that names an absent key id.
         """
         secrets = _revealed(self, ("secret", "key_id"))
-        draft = hmac_draft(self, secret=secrets["secret"], key_id=secrets.get("key_id"), at=at)
+        draft = build_hmac_draft(self, secret=secrets["secret"], key_id=secrets.get("key_id"), location=at)
         return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
@@ -258,7 +258,7 @@ class GoogleServiceAccountInput(_CredentialInput):
         Raise InvalidInput, with a pointer below `at`, for what is no key file.
         """
         key = self.key.get_secret_value()
-        draft = google_draft(key, scope=self.scope, subject=self.subject, at=pointer(at, "key"))
+        draft = build_google_draft(key, scope=self.scope, subject=self.subject, at=pointer(at, "key"))
         return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
@@ -278,7 +278,7 @@ class BearerInput(_CredentialInput):
 
         Raise InvalidInput, with a pointer below `at`, for a token that cannot be sent.
         """
-        draft = bearer_draft(self.token.get_secret_value(), scheme=self.scheme, at=at)
+        draft = build_bearer_draft(self.token.get_secret_value(), scheme=self.scheme, location=at)
         return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
@@ -334,7 +334,7 @@ class OAuth2Input(_CredentialInput, OAuth2Grant):
         Raise InvalidInput, with pointers below `at`, where a member is absent that the grant needs.
         """
         names = ("client_id", "client_secret", "refresh_token", "private_key")
-        draft = oauth2_draft(self, secrets=_revealed(self, names), at=at)
+        draft = build_oauth2_draft(self, secrets=_revealed(self, names), at=at)
         return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.core.errors import FieldError, not_found
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.providers.credentials.model import (
     DISCOVERY_SLOTS,
     DISCOVERY_STATIC,
@@ -171,7 +171,7 @@ def _suggest_slots(slot: str, slots: Iterable[str], *, principal: Principal) -> 
     """Return up to three names of slots similar to an unknown name, for keys that may list them."""
     if not principal.has_scope("providers:read"):
         return []
-    return closest(slot, (name for name in slots if name != EGRESS_SLOT), limit=3)
+    return find_similar(slot, (name for name in slots if name != EGRESS_SLOT), limit=3)
 
 
 def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunspli
 
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
-from app.formats.utcp.auth import Auth, credential_from_auth
-from app.formats.utcp.call_template import CallTemplate, replace_strings, strings_at
+from app.formats.utcp.auth import Auth, convert_auth
+from app.formats.utcp.call_template import CallTemplate, list_strings, replace_strings
 from app.formats.utcp.headers import HEADER_NAME, forbidden_in_credentials
 from app.formats.utcp.variables import VARIABLE
 from app.protocols.variables import locations_of
@@ -77,7 +77,7 @@ def has_plaintext_secrets(template: CallTemplate) -> bool:
     return (
         any(auth is not None for auth in auths)
         or any(name.lower() not in PLAIN_HEADERS for name in headers)
-        or any(text for _, text in strings_at(stored, template.sealed))
+        or any(text for _, text in list_strings(stored, template.sealed))
     )
 
 
@@ -85,8 +85,8 @@ def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope)
     """Return, by JSON pointer, the texts that are always secret, and those that may refer to a secret
     variable and do.
     """
-    sealed = {at: text for at, text in strings_at(stored, model.sealed) if text}
-    may_be = dict(strings_at(stored, model.may_be_secret))
+    sealed = {at: text for at, text in list_strings(stored, model.sealed) if text}
+    may_be = dict(list_strings(stored, model.may_be_secret))
     for at, name in locations_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
         if known is not None and not scope.is_readable(known):
@@ -107,7 +107,7 @@ def draft_from_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialD
 def _draft_of(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> CredentialDraft | None:
     if auth is None:
         return None
-    draft = credential_from_auth(auth, at=at)
+    draft = convert_auth(auth, at=at)
     scope.reject_secrets(draft.public, at=at)
     return replace(draft, public=scope.resolved(draft.public))
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.core.errors import FieldError, InvalidInput
-from app.core.field_names import unknown_member
+from app.core.field_names import describe_unknown_member
 from app.core.schemas import PATTERN_MESSAGES
 from app.core.text import pointer
 
@@ -31,7 +31,7 @@ def validated(model: type[Model], value: Any, *, at: str = "") -> Model:
 
 def _message(error: ErrorDetails, model: type[BaseModel]) -> str:
     if error["type"] == "extra_forbidden":
-        return unknown_member(model, error["loc"])
+        return describe_unknown_member(model, error["loc"])
     pattern = str(error.get("ctx", {}).get("pattern"))
     if error["type"] == "string_pattern_mismatch" and pattern in PATTERN_MESSAGES:
         return PATTERN_MESSAGES[pattern]

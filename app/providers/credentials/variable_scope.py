@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from app.core.errors import FieldError, InvalidInput, UnsetVariable
-from app.formats.utcp.variables import candidates
+from app.formats.utcp.variables import list_candidates
 from app.protocols.variables import locations_of, with_variables
 from app.providers.credentials.permissions import RegistrationPermissions
 from app.storage.models import Variable
@@ -68,7 +68,7 @@ class VariableScope:
 
         Raise Forbidden for a shared secret that the API key may not use.
         """
-        spellings = candidates(name, self.provider)
+        spellings = list_candidates(name, self.provider)
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
             for index, spelling in enumerate(spellings):

@@ -21,7 +21,7 @@ from app.core.errors import (
     not_found,
 )
 from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
-from app.core.suggestions import MAX_CANDIDATES, closest
+from app.core.suggestions import MAX_CANDIDATES, find_similar
 from app.protocols.operations import Operation
 from app.protocols.registry import PROTOCOLS
 from app.providers.credentials.model import VariableDraft
@@ -206,7 +206,7 @@ async def _suggest_variables(
         return []
     visible = and_(_is_owned_by(owner), _is_visible_to(principal)) if owner is None else _is_owned_by(owner)
     query = select(col(Variable.name)).where(visible).order_by(col(Variable.name)).limit(MAX_CANDIDATES)
-    return closest(name, (await session.execute(query)).scalars(), limit=3)
+    return find_similar(name, (await session.execute(query)).scalars(), limit=3)
 
 
 def _is_owned_by(owner: UUID | None) -> ColumnElement[bool]:

@@ -21,7 +21,7 @@ from app.core.errors import (
     TooLarge,
     not_found,
 )
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.formats.archive import DocumentLimits
 from app.openapi.reading.yaml_load import load_yaml
 from app.providers.plugins.entry import PLUGIN_NAME, PluginEntry
@@ -73,7 +73,7 @@ class PluginCatalogue:
                 known = _ReadEntry(path, stamp, parse_entry(path.read_bytes(), name=name))
                 self._entries[name] = known
             return known.entry
-        raise not_found(f"There is no plugin {name}.", closest(name, self.names()))
+        raise not_found(f"There is no plugin {name}.", find_similar(name, self.names()))
 
     async def get(self, name: str) -> PluginEntry:
         """Return an entry; raise what `read` raises."""

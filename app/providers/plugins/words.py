@@ -11,7 +11,7 @@ from tantivy import TextAnalyzer
 from app.providers.plugins.entry import PluginEntry
 from app.providers.plugins.loader import PluginCatalogue
 from app.search.hits import Hit
-from app.search.text_analysis import analyzer, name_text, prose_text, query_words
+from app.search.text_analysis import build_analyzer, extract_name_text, list_query_stems, prepare_prose
 
 _MAX_HITS: Final = 3
 _MAX_PLUGINS: Final = 3
@@ -45,14 +45,14 @@ class PluginWords:
         found: dict[str, float] = {}
         best = [_words(_hit_text(hit), index.analyzer) for hit in hits[:_MAX_HITS]]
         for text in texts:
-            wanted = frozenset(query_words(text, index.analyzer))
+            wanted = frozenset(list_query_stems(text, index.analyzer))
             if not wanted:
                 continue
             covered = max((len(wanted & words) for words in best), default=0)
             for name, words in index.words.items():
                 matched = len(wanted & words)
                 # The name of a vendor tells more than any other word.
-                is_named = bool(wanted & _words(name_text(name), index.analyzer))
+                is_named = bool(wanted & _words(extract_name_text(name), index.analyzer))
                 if matched > covered and (is_named or matched * 2 > len(wanted)):
                     found[name] = max(found.get(name, 0.0), matched / len(wanted) + is_named)
         return sorted(found, key=lambda name: (-found[name], name))[:_MAX_PLUGINS]
@@ -66,7 +66,7 @@ def matches(entry: PluginEntry, text: str) -> bool:
 
 def plugin_text(entry: PluginEntry) -> str:
     """Return the texts of an entry that are searched."""
-    names = " ".join(name_text(name) for name in (entry.name, *entry.tool_names, *entry.tags))
+    names = " ".join(extract_name_text(name) for name in (entry.name, *entry.tool_names, *entry.tags))
     return " ".join((names, entry.title, entry.description, *_descriptions(entry)))
 
 
@@ -78,16 +78,18 @@ def _descriptions(entry: PluginEntry) -> list[str]:
 
 
 def _index_of(entries: Mapping[str, PluginEntry]) -> _WordIndex:
-    words = analyzer()
+    words = build_analyzer()
     return _WordIndex(
         words, {name: _words(plugin_text(one), words) for name, one in entries.items()}, entries
     )
 
 
 def _words(text: str, words: TextAnalyzer) -> frozenset[str]:
-    return frozenset(words.analyze(prose_text(text)))
+    return frozenset(words.analyze(prepare_prose(text)))
 
 
 def _hit_text(hit: Hit) -> str:
     members = orjson.loads(b"{" + hit.json_members)
-    return " ".join((name_text(members["name"]), members["description"], *map(name_text, members["tags"])))
+    return " ".join(
+        (extract_name_text(members["name"]), members["description"], *map(extract_name_text, members["tags"]))
+    )

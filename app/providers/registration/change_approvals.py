@@ -11,7 +11,7 @@ from app.calls.approvals.kinds import ApprovalCounts, Decision
 from app.calls.approvals.records import decide, record_approval_event
 from app.calls.arguments.shown import Shown
 from app.core.errors import ApprovalOutdated, NotFound, PreconditionFailed
-from app.core.pagination import etag_matches, version_etag
+from app.core.pagination import matches_etag, write_etag
 from app.providers.credentials.model import Json
 from app.providers.registration.approval_requirements import apply_requirements, keep_requirements
 from app.providers.registration.destinations import with_confirmed
@@ -85,7 +85,7 @@ class ChangeApprovalHandler:
 
 
 def _require_version(provider: Provider, if_match: str | None) -> None:
-    if if_match is not None and not etag_matches(if_match, version_etag(provider.version)):
+    if if_match is not None and not matches_etag(if_match, write_etag(provider.version)):
         raise PreconditionFailed(
             "The resource has changed since it was read: read it again before changing it."
         )

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from app.core.errors import BadRequest, TooLarge, UnsupportedMediaType
-from app.openapi.reading.encodings import gunzip, is_gzip, is_plain_utf8, transcoded
+from app.openapi.reading.encodings import gunzip, is_gzip, is_plain_utf8, transcode
 from app.outbound.http1.decoding import ACCEPTED, DECODED, UndecodableBody, decoder_for
 
 _MAX_CODINGS: Final = 2
@@ -42,8 +42,8 @@ async def document_text(body: bytes, *, max_bytes: int) -> bytes:
     if is_gzip(body):
         body = await asyncio.to_thread(gunzip, body, max_bytes=max_bytes)
     if is_plain_utf8(body) or len(body) < _ON_LOOP:
-        return transcoded(body)
-    return await asyncio.to_thread(transcoded, body)
+        return transcode(body)
+    return await asyncio.to_thread(transcode, body)
 
 
 def _decode_body(body: bytes, coding: str, max_bytes: int) -> bytes:

@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from app.core.errors import GatewayError, TooLarge
-from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.archive import is_archive, may_be_packed, pack_files
 from app.openapi.conversion.results import Conversion
-from app.openapi.reading.source import root_path
+from app.openapi.reading.source import get_root_path
 from app.openapi.report import SourceWarning
 from app.protocols.base import Discovered
 from app.providers.credentials.origins import origin_of
@@ -53,18 +53,18 @@ async def follow(
     conversion = await convert(body, None, True)
     if is_archive(body):
         return CompleteDocument(body, conversion)
-    fetched = _Files(url, fetch, max_bytes, max_bytes - len(body) - _ENTRY, {root_path(url): body})
+    fetched = _Files(url, fetch, max_bytes, max_bytes - len(body) - _ENTRY, {get_root_path(url): body})
     try:
         async with asyncio.timeout(MAX_SECONDS):
             while missing := [path for path in conversion.missing if path not in fetched.requested]:
                 await fetched.add(missing)
-                body = await asyncio.to_thread(pack, fetched.files)
-                conversion = await convert(body, root_path(url), False)
+                body = await asyncio.to_thread(pack_files, fetched.files)
+                conversion = await convert(body, get_root_path(url), False)
     except TimeoutError:
         raise _reject_size(f"fetching them takes more than {MAX_SECONDS:g} seconds") from None
-    root = root_path(url) if len(fetched.files) > 1 else None
+    root = get_root_path(url) if len(fetched.files) > 1 else None
     return CompleteDocument(
-        body if root else fetched.files[root_path(url)], conversion, root, tuple(fetched.warnings)
+        body if root else fetched.files[get_root_path(url)], conversion, root, tuple(fetched.warnings)
     )
 
 

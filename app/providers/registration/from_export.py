@@ -128,8 +128,8 @@ def _read_draft(raw: Any, *, scope: VariableScope, tool_pointer: str) -> ToolDra
     fields = _rewrite_variables(fields, scope=scope, template_pointer=template_pointer)
     resolved = scope.resolved(fields)
     origin = "" if variables_of(resolved) else _read_origin(resolved, template_pointer)
-    inputs, _ = normalize_inputs(form.inputs, at=pointer(tool_pointer, "inputs"))
-    outputs, _ = normalize_schema(form.outputs, at=pointer(tool_pointer, "outputs"))
+    inputs, _ = normalize_inputs(form.inputs, location=pointer(tool_pointer, "inputs"))
+    outputs, _ = normalize_schema(form.outputs, location=pointer(tool_pointer, "outputs"))
     return ToolDraft(
         source_key=form.source_key,
         name=form.name,

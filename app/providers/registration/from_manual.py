@@ -8,7 +8,7 @@ from app.core.errors import InvalidInput, UnsetVariable
 from app.core.text import pointer
 from app.formats.utcp.auth import ApiKeyAuth
 from app.formats.utcp.call_template import Template
-from app.formats.utcp.names import legal_name
+from app.formats.utcp.names import make_legal_name
 from app.openapi.report import OperationOutcome, SourceReport, SourceWarning
 from app.protocols.manuals import Manual, ManualTool, RejectedTool
 from app.providers.credentials.model import (
@@ -233,7 +233,7 @@ def _build_draft(
     shared = (*rules.shared_slots, *rules.inherited_slots) if tool.inherited else rules.shared_slots
     return ToolDraft(
         source_key=tool.name,
-        name=legal_name(local, names),
+        name=make_legal_name(local, names),
         description=tool.description,
         inputs=strict_inputs(tool.inputs, tool.template),
         outputs=tool.outputs,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.core.errors import FieldError, InvalidDocument
-from app.core.text import pointer, pointer_parts
+from app.core.text import pointer, split_pointer
 from app.formats.toolclad.sources import ManifestManual, RejectedManifest, read_source
 from app.openapi.report import OperationOutcome, SourceWarning
 from app.providers.registration.model import ParsedSource, RegistrationSource
@@ -66,7 +66,7 @@ def _translate_pointer(manual_pointer: str, manual: ManifestManual) -> str:
     if index is None or index >= len(manual.files):
         return manual_pointer
     file = manual.files[index]
-    rest = pointer_parts(manual_pointer)[2:]
+    rest = split_pointer(manual_pointer)[2:]
     for prefix in (["tool_call_template", "toolclad"], ["tool_call_template"]):
         if rest[: len(prefix)] == prefix:
             rest = rest[len(prefix) :]
@@ -75,5 +75,5 @@ def _translate_pointer(manual_pointer: str, manual: ManifestManual) -> str:
 
 
 def _find_index(manual_pointer: str) -> int | None:
-    parts = pointer_parts(manual_pointer) if manual_pointer.startswith("/tools/") else []
+    parts = split_pointer(manual_pointer) if manual_pointer.startswith("/tools/") else []
     return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else None

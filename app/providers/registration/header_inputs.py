@@ -10,7 +10,7 @@ from sqlmodel import col
 from app.catalog.tools import tool_select
 from app.core.errors import FieldError, InvalidInput
 from app.core.text import pointer
-from app.formats.dialects.header_inputs import invalid_header_inputs
+from app.formats.dialects.header_inputs import find_invalid_header_inputs
 from app.formats.dialects.sanitize import UnusableSchema, sanitize_inputs
 from app.storage.models import Override, Tool
 
@@ -28,7 +28,7 @@ async def find_lost_header_inputs(session: AsyncSession, provider_id: UUID) -> d
     for row in await session.execute(statement):
         given = row.annotations["header_inputs"] or {}
         try:
-            errors = invalid_header_inputs(sanitize_inputs(row.inputs).schema, given)
+            errors = find_invalid_header_inputs(sanitize_inputs(row.inputs).schema, given)
         except UnusableSchema:
             # A note of its own says that the tool is not listed.
             continue
@@ -56,7 +56,7 @@ def check_header_inputs(inputs: Any, changes: Mapping[str, Any], *, at: str = ""
     if not given:
         return
     try:
-        errors = invalid_header_inputs(sanitize_inputs(inputs).schema, given)
+        errors = find_invalid_header_inputs(sanitize_inputs(inputs).schema, given)
     except UnusableSchema as error:
         errors = dict.fromkeys(given, f"Clients of MCP do not see this tool. {error.reason}")
     if errors:

@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from app.core.errors import FieldError, InvalidDocument
 from app.core.media_types import parse_essence
-from app.openapi.reading.load import decoded
+from app.openapi.reading.load import decode_document
 
 MAX_URLS: Final = 10
 _MAX_URL: Final = 500
@@ -50,7 +50,7 @@ def is_html(body: bytes, *, media_type: str = "") -> bool:
 
 def find_document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents that a page at `url` seems to lead to."""
-    text = decoded(page[:_MAX_READ])
+    text = decode_document(page[:_MAX_READ])
     tags = [_read_attributes(found[1]) for found in _TAG.finditer(text)]
     named = (tag[name] for tag in tags for name in _DOCUMENT_ATTRIBUTES if name in tag)
     # RFC 8631: the description of the service that a page is about.
@@ -64,7 +64,7 @@ def find_document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
 
 def find_configuration_script(page: bytes, *, url: str) -> str | None:
     """Return the URL of the script in which Swagger UI names its documents, if it has the page's origin."""
-    tags = (_read_attributes(found[1]) for found in _TAG.finditer(decoded(page[:_MAX_READ])))
+    tags = (_read_attributes(found[1]) for found in _TAG.finditer(decode_document(page[:_MAX_READ])))
     scripts = _resolve_references(
         (tag["src"] for tag in tags if _SCRIPT.search(_strip_query(tag.get("src", "")))), url
     )
@@ -73,7 +73,7 @@ def find_configuration_script(page: bytes, *, url: str) -> str | None:
 
 def read_script_urls(script: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents in the configuration script of the page at `url`."""
-    return tuple(_resolve_references(_find_configured(decoded(script[:_MAX_READ])), url))
+    return tuple(_resolve_references(_find_configured(decode_document(script[:_MAX_READ])), url))
 
 
 def build_html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:

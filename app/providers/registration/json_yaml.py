@@ -16,8 +16,8 @@ from app.core.errors import (
 )
 from app.core.text import load_json
 from app.formats.archive import DocumentLimits, is_archive
-from app.openapi.formats.detection import other_format, other_text
-from app.openapi.reading.encodings import transcoded
+from app.openapi.formats.detection import describe_other_format, describe_other_text
+from app.openapi.reading.encodings import transcode
 from app.openapi.reading.load import is_convertible, sniff
 from app.openapi.reading.yaml_load import load_yaml
 
@@ -68,7 +68,7 @@ def reject_other_formats(raw: Any, body: bytes, *, at: str = "") -> None:
     """Raise InvalidDocument for a document of a kind that is known and not read, parsed or not."""
     if isinstance(raw, Mapping) and "tools" in raw:
         return
-    known = other_format(raw) or other_text(body)
+    known = describe_other_format(raw) or describe_other_text(body)
     if known is not None:
         raise InvalidDocument(known, errors=[FieldError(at, known)])
 
@@ -120,7 +120,7 @@ def reject_too_deep(raw: Any) -> None:
 
 
 def _parse(body: bytes, media_type: str) -> Any:
-    text = transcoded(body).lstrip()
+    text = transcode(body).lstrip()
     if not text:
         raise InvalidDocument("The document is empty.")
     if text[:1] in b"{[" or "json" in media_type.lower():

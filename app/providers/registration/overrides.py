@@ -16,7 +16,7 @@ from app.access.events import record_event, record_events
 from app.catalog.feed import record_change
 from app.catalog.tools import OVERRIDDEN, is_custom, requires_approval, tool_select
 from app.core.errors import FieldError, scopes_missing
-from app.core.pagination import version_etag
+from app.core.pagination import write_etag
 from app.protocols.operations import Operation
 from app.providers.registration.approval_requirements import (
     forget_requirements,
@@ -59,7 +59,7 @@ class OverridableTool:
     @property
     def etag(self) -> str:
         """The strong entity tag: the version in quotes (RFC 9110 section 8.8.3)."""
-        return version_etag(self.version)
+        return write_etag(self.version)
 
     def values(self) -> dict[str, Any]:
         """Return the fields of `OVERRIDDEN` as they apply now, as JSON values."""

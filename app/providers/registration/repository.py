@@ -24,9 +24,9 @@ from app.core.uuid7 import uuid7
 from app.formats.utcp.names import (
     MAX_AGENT_NAME,
     RESERVED_NAMES,
-    agent_name_for,
-    alias_for,
-    legal_name,
+    choose_agent_name,
+    choose_alias,
+    make_legal_name,
 )
 from app.openapi.report import SourceReport
 from app.protocols.variables import variables_of
@@ -274,11 +274,11 @@ async def insert_tools(
         rows: list[Json] = []
         for draft in chunk:
             local = names[draft.source_key]
-            alias = alias_for(provider.name, local, taken)
+            alias = choose_alias(provider.name, local, taken)
             taken.add(alias)
             name = f"{provider.name}.{local}"
             is_own = len(alias) <= MAX_AGENT_NAME and alias not in RESERVED_NAMES
-            agent_name = alias if is_own else agent_name_for(name, alias, taken)
+            agent_name = alias if is_own else choose_agent_name(name, alias, taken)
             taken.add(agent_name)
             revision = None if draft.is_custom else revision_id
             rows.append(_build_row(draft, provider, revision, name=name, alias=alias, agent_name=agent_name))
@@ -337,7 +337,7 @@ def _add_names(names: dict[str, str], drafts: Sequence[ToolDraft]) -> None:
     """Choose the local names of new tools, and add them to `names`, which are by source key."""
     used = set(names.values())
     for draft in drafts:
-        names[draft.source_key] = legal_name(draft.name, used)
+        names[draft.source_key] = make_legal_name(draft.name, used)
         used.add(names[draft.source_key])
 
 
@@ -353,8 +353,8 @@ async def _find_taken_aliases(session: AsyncSession, provider: str, names: Seque
 
 
 def _build_possible_aliases(provider: str, names: Sequence[str], taken: set[str]) -> set[str]:
-    aliases = {name: alias_for(provider, name, taken) for name in names}
-    agent_names = {agent_name_for(f"{provider}.{name}", alias, taken) for name, alias in aliases.items()}
+    aliases = {name: choose_alias(provider, name, taken) for name in names}
+    agent_names = {choose_agent_name(f"{provider}.{name}", alias, taken) for name, alias in aliases.items()}
     return agent_names.union(aliases.values())
 
 

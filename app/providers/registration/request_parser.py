@@ -21,7 +21,7 @@ from app.core.errors import (
 from app.core.media_types import is_json, parse_essence
 from app.core.resource_names import PROVIDER_NAME
 from app.core.text import pointer
-from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.archive import is_archive, may_be_packed, pack_files
 from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
 from app.formats.toolclad.sources import (
     PROJECT_FILE,
@@ -30,8 +30,8 @@ from app.formats.toolclad.sources import (
     is_manifest,
     is_manifest_source,
 )
-from app.formats.utcp.names import legal_name
-from app.formats.utcp.variables import candidates, find_variables
+from app.formats.utcp.names import make_legal_name
+from app.formats.utcp.variables import find_variables, list_candidates
 from app.openapi.reading.load import is_convertible, sniff
 from app.protocols.manuals import detect_kind
 from app.protocols.record import ClientConfiguration
@@ -178,7 +178,7 @@ def read_uploaded_manifests(
     """Return the registration of several files of a form, by name: ToolClad manifests and what belongs to
     them, as one archive.
     """
-    source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
+    source = RegistrationSource("document", pack_files(contents), "application/zip", at="/file")
     return request_from_fields(
         validated(RegistrationFields, fields), name=named(own_name, name), source=source
     )
@@ -351,7 +351,7 @@ def _read_base_url_option(source: RegistrationSource) -> dict[str, Any]:
 
 def make_provider_name(raw: str) -> str:
     """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
-    return legal_name(raw.strip())[:50].strip("_-") or "provider"
+    return make_legal_name(raw.strip())[:50].strip("_-") or "provider"
 
 
 def named(own_name: str | None, fallback: str | None, *, at: str = "/name") -> str:
@@ -448,7 +448,7 @@ def _read_manifests(given: Mapping[str, Any], *, source_pointer: str) -> Registr
         contents[require_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
             text.encode("utf-8", "replace")
         )
-    return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)
+    return RegistrationSource("document", pack_files(contents), "application/zip", at=source_pointer)
 
 
 def _read_entries(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:
@@ -499,7 +499,7 @@ def _find_entry_variables(
         return {}
     drafts: dict[str, VariableDraft] = {}
     for written in find_variables(dict(entry)):
-        for spelling in candidates(written, provider):
+        for spelling in list_candidates(written, provider):
             value = variables.get(spelling)
             if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
                 drafts[spelling] = VariableDraft(value)

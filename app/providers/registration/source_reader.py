@@ -12,7 +12,7 @@ from app.catalog.limits import limits_of
 from app.catalog.loader import sealed_credential
 from app.core import exact_json
 from app.core.errors import FieldError, GatewayError, InvalidDocument, InvalidInput
-from app.core.language_tags import content_language
+from app.core.language_tags import read_content_language
 from app.core.settings import Settings
 from app.core.text import pointer
 from app.formats.archive import is_archive
@@ -319,7 +319,7 @@ class SourceReader:
         read = await self._read_document(document, origin, context)
         return replace(
             read,
-            language=read.language or content_language(discovered.language),
+            language=read.language or read_content_language(discovered.language),
             report=replace(read.report, final_url=document.final_url),
         )
 

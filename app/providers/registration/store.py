@@ -9,7 +9,7 @@ from app.access.presented_tokens import TOKEN_ID_PREFIX
 from app.access.repository import find_keys
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.core.errors import FieldError, InvalidInput, PreconditionFailed
-from app.core.pagination import Page, PageRequest, etag_matches
+from app.core.pagination import Page, PageRequest, matches_etag
 from app.openapi.report import SourceReport
 from app.providers.credentials.model import EGRESS_SLOT
 from app.providers.credentials.permissions import RegistrationPermissions, permissions_of
@@ -156,7 +156,7 @@ def require_version(current: int | None, if_match: str | None) -> None:
     """
     if if_match is None:
         return
-    if current is None or not etag_matches(if_match, f'"{current}"'):
+    if current is None or not matches_etag(if_match, f'"{current}"'):
         raise PreconditionFailed(
             "The resource has changed since it was read: read it again before changing it."
         )

@@ -19,7 +19,7 @@ from app.core.errors import (
     NotFound,
     PreconditionFailed,
 )
-from app.core.pagination import etag_matches
+from app.core.pagination import matches_etag
 from app.providers.registration.header_inputs import check_header_inputs, header_inputs_of, inputs_by_tool
 from app.providers.registration.overrides import (
     OverridableTool,
@@ -248,7 +248,7 @@ def _find_changed_members(
     `state` are the tool's values after the operations before it, `earlier` what these set. Raises
     PreconditionFailed and Conflict.
     """
-    if operation.if_match is not None and not etag_matches(operation.if_match, tool.etag):
+    if operation.if_match is not None and not matches_etag(operation.if_match, tool.etag):
         raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {tool.etag} now.")
     members = dict(operation.changes)
     if operation.add_tags or operation.remove_tags:

@@ -156,8 +156,8 @@ class CustomTools:
     ) -> tuple[ToolDraft, SlotAllocator]:
         registry = self.registry
         reject_unstorable({"inputs": body.inputs, "outputs": body.outputs})
-        given_inputs, _ = normalize_inputs(body.inputs, at="/inputs")
-        outputs, _ = normalize_schema(body.outputs, at="/outputs")
+        given_inputs, _ = normalize_inputs(body.inputs, location="/inputs")
+        outputs, _ = normalize_schema(body.outputs, location="/outputs")
         inputs = strict_inputs(given_inputs, template)
         slots = slots_of(provider)
         known = {slot.fingerprint: slot.name for slot in slots if slot.fingerprint}

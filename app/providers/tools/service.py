@@ -34,10 +34,10 @@ from app.core.pagination import (
     PageRequest,
     SortField,
     contains,
-    etag_matches,
-    page_of_items,
+    matches_etag,
+    paginate_items,
     read_page,
-    version_etag,
+    write_etag,
 )
 from app.core.resource_names import TOOL_NAME
 from app.providers.registration.approval_requirements import keep_requirements
@@ -109,7 +109,7 @@ class UnknownTool(NotFound):
 
 def etag(tool: ToolView) -> str:
     """Return the strong entity tag of a tool: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(tool.version)
+    return write_etag(tool.version)
 
 
 async def list_tools(
@@ -167,7 +167,7 @@ async def _list_seen_tools(
         times = statement.with_only_columns(col(Tool.id), col(Tool.created_at), col(Tool.updated_at))
         stored = {row.id: row for row in await session.execute(times)}
         items = [_SeenItem.of(tool, stored[tool.id]) for tool in tools if tool.id in stored]
-        listed = page_of_items(items, fields=_SEEN_ORDER, item_id="item_id", page=page)
+        listed = paginate_items(items, fields=_SEEN_ORDER, item_id="item_id", page=page)
         shown = sorted({item.tool.id for item in listed.rows})
         rows = await session.execute(tool_select(outputs=False).where(_is_one_of(shown)))
         views = {row.id: tool_view(row) for row in rows}
@@ -241,7 +241,7 @@ async def get_seen_tool(
     async with database.read_session() as session:
         statement = tool_select(full=full).where(col(Tool.id) == tool.id)
         seen = _show_as_seen(await _found(session, statement, name), tool)
-    return seen, version_etag(f"{seen.version}-{tool.stamp}")
+    return seen, write_etag(f"{seen.version}-{tool.stamp}")
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
@@ -362,7 +362,7 @@ async def _locked(
     seen = await _found(session, _visible(name, principal), name)
     await session.execute(select(col(Tool.id)).where(col(Tool.id) == seen.id).with_for_update())
     tool = await _found(session, _visible(name, principal), name)
-    if if_match is not None and not etag_matches(if_match, etag(tool)):
+    if if_match is not None and not matches_etag(if_match, etag(tool)):
         raise PreconditionFailed(f"{tool.name} has changed since it was read: its ETag is {etag(tool)} now.")
     return tool
 

@@ -202,7 +202,7 @@ def read_export(raw: Any) -> RegistrationBatch:
 
 
 def _read_registration(entry: Any, at: str) -> RegistrationRequest:
-    reject_unstorable(entry, at=at)
+    reject_unstorable(entry, location=at)
     body = validated(ExportedProvider, entry, at=at)
     return RegistrationRequest(
         name=body.name,

@@ -18,7 +18,7 @@ from app.calls.stats.tool_health import ToolHealth, read_recent_health
 from app.catalog.feed import ChangeNotice
 from app.core.background import cancel_tasks
 from app.core.errors import Unavailable
-from app.search.conditions.stored_credentials import StoredCredentials, stored_credentials
+from app.search.conditions.stored_credentials import StoredCredentials, read_stored_credentials
 from app.security.requirements import SlotAlternatives
 from app.storage.database import Database
 
@@ -121,7 +121,7 @@ class ToolConditions:
         PostgreSQL.
         """
         environment = {name: "" for name in self._environment if os.environ.get(name)}
-        return await stored_credentials(session, environment=environment)
+        return await read_stored_credentials(session, environment=environment)
 
     async def on_changes(self, changes: Sequence[ChangeNotice]) -> None:
         """Forget the credentials that changes affect, until they are read anew; a subscriber of the feed."""

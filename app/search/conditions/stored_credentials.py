@@ -22,7 +22,9 @@ class StoredCredentials:
     providers: Mapping[UUID, str] = field(default_factory=dict)
 
 
-async def stored_credentials(session: AsyncSession, *, environment: Mapping[str, str]) -> StoredCredentials:
+async def read_stored_credentials(
+    session: AsyncSession, *, environment: Mapping[str, str]
+) -> StoredCredentials:
     """Return the slots of all providers that hold a credential of which every variable has a value, and
     `CLIENT_CERTIFICATE` for those that have one.
 

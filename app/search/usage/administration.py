@@ -15,7 +15,7 @@ from app.search.usage.store import (
     FORGOTTEN,
     UsageStatistics,
     forget,
-    key_line,
+    list_key_line,
     read_statistics,
 )
 from app.security.principal import Principal
@@ -33,13 +33,13 @@ class SearchUsageAdministration:
     usage: SearchUsage
     feed: ChangeFeed
 
-    async def statistics(self, *, principal: Principal) -> UsageStatistics:
+    async def read_usage_statistics(self, *, principal: Principal) -> UsageStatistics:
         """Return the numbers of what is stored."""
         _require_unrestricted(principal)
         async with self.usage.database.read_session() as session:
             return await read_statistics(session, principal.tenant_id)
 
-    async def queries(
+    async def list_queries(
         self, page: PageRequest, *, q: str | None, principal: Principal
     ) -> tuple[Page[SearchQuery], dict[UUID, str]]:
         """Return a page of stored searches, and the names of their tools that still exist by id."""
@@ -48,13 +48,13 @@ class SearchUsageAdministration:
         if q is not None:
             statement = statement.where(contains(q, col(SearchQuery.query)))
         async with self.usage.database.read_session() as session:
-            found = await read_page(session, statement, ordering=_ORDER, page=page)
-            ids = {tool for row in found.rows for tool in row.tools}
+            result_page = await read_page(session, statement, ordering=_ORDER, page=page)
+            ids = {tool for row in result_page.rows for tool in row.tools}
             names = select(col(Tool.id), col(Tool.name)).where(
                 col(Tool.tenant_id) == principal.tenant_id, col(Tool.id).in_(ids)
             )
             rows = await session.execute(names)
-            return found, {row.id: row.name for row in rows.all()}
+            return result_page, {row.id: row.name for row in rows.all()}
 
     async def forget(self, *, tool: str | None, key_id: str | None, principal: Principal) -> None:
         """Delete what was learned: all of it, or that of a tool (by name), a key, or both; raise NotFound for
@@ -73,8 +73,8 @@ class SearchUsageAdministration:
                     raise NotFound(f"There is no tool {tool}.")
             key = None
             if key_id is not None:
-                line = await key_line(session, key_id)
-                key = (self.usage.digests.key(line[0], tenant), line)
+                line = await list_key_line(session, key_id)
+                key = (self.usage.digests.digest_key(line[0], tenant), line)
             deleted = await forget(session, tenant, tool_id=tool_id, key=key)
             await record_event(
                 session,

@@ -114,34 +114,34 @@ class UsageCounts:
         """Replace the labels of these stems, tools and keys, and leave the others."""
         by_stem: dict[bytes, dict[bytes, dict[UUID, _Count]]] = {}
         tools_of: dict[bytes, set[UUID]] = {}
-        for one in counts:
-            weight = one.weight * _power((one.at - self._epoch) / self._half_life)
-            of_key = by_stem.setdefault(one.stem, {}).setdefault(one.key, {})
-            of_key[one.tool_id] = _Count(weight, one.labels)
-            tools_of.setdefault(one.key, set()).add(one.tool_id)
+        for count in counts:
+            weight = count.weight * _raise_two((count.at - self._epoch) / self._half_life)
+            of_key = by_stem.setdefault(count.stem, {}).setdefault(count.key, {})
+            of_key[count.tool_id] = _Count(weight, count.labels)
+            tools_of.setdefault(count.key, set()).add(count.tool_id)
         for key, tools in tools_of.items():
             self._tools_of[key] = self._tools_of.get(key, frozenset()) | tools
         for stem, keys in by_stem.items():
             old = self._stems.get(stem)
-            own = {} if old is None else dict(old.own)
+            merged_own = {} if old is None else dict(old.own)
             for key, called in keys.items():
-                before = own[key].counts if key in own else {}
-                own[key] = _Called.of({**before, **called})
-            shared = self._shared(own) if self._across_keys else {}
+                before = merged_own[key].counts if key in merged_own else {}
+                merged_own[key] = _Called.of({**before, **called})
+            shared = self._compute_shares(merged_own) if self._across_keys else {}
             self._shared_tools |= shared.keys()
-            self._stems[stem] = _Stem(own, shared)
+            self._stems[stem] = _Stem(merged_own, shared)
 
-    def priors(self, stems: Sequence[bytes], key: bytes) -> Mapping[UUID, float]:
+    def get_priors(self, stems: Sequence[bytes], key: bytes) -> Mapping[UUID, float]:
         """Return the priors of at most `MAX_PRIORS` tools for a query of these stems by a key."""
-        found = self._own_priors(stems, key)
+        priors_by_tool = self._compute_own_priors(stems, key)
         if self._across_keys:
-            for tool, prior in self._shared_priors(stems).items():
-                found[tool] = max(prior, found.get(tool, 0.0))
-        if len(found) <= MAX_PRIORS:
-            return found
-        return dict(nlargest(MAX_PRIORS, found.items(), key=lambda item: item[1]))
+            for tool, prior in self._compute_shared_priors(stems).items():
+                priors_by_tool[tool] = max(prior, priors_by_tool.get(tool, 0.0))
+        if len(priors_by_tool) <= MAX_PRIORS:
+            return priors_by_tool
+        return dict(nlargest(MAX_PRIORS, priors_by_tool.items(), key=lambda item: item[1]))
 
-    def _own_priors(self, stems: Sequence[bytes], key: bytes) -> dict[UUID, float]:
+    def _compute_own_priors(self, stems: Sequence[bytes], key: bytes) -> dict[UUID, float]:
         tools = len(self._tools_of.get(key, ()))
         if not tools:
             return {}
@@ -149,11 +149,11 @@ class UsageCounts:
         matched: dict[UUID, float] = {}
         scores: dict[UUID, float] = {}
         labels: dict[UUID, int] = {}
-        decay = self._decay(self._clock())
+        decay = self._compute_decay(self._clock())
         for stem in stems:
             entry = self._stems.get(stem)
             called = None if entry is None else entry.own.get(key)
-            idf = _idf(tools, 1 if called is None else len(called.counts))
+            idf = _compute_idf(tools, 1 if called is None else len(called.counts))
             total += idf
             if called is None:
                 continue
@@ -169,7 +169,7 @@ class UsageCounts:
             if labels[tool] >= _MIN_LABELS or matched[tool] >= _MIN_SHARE * total
         }
 
-    def _shared_priors(self, stems: Sequence[bytes]) -> dict[UUID, float]:
+    def _compute_shared_priors(self, stems: Sequence[bytes]) -> dict[UUID, float]:
         tools = len(self._shared_tools)
         if not tools:
             return {}
@@ -178,19 +178,19 @@ class UsageCounts:
         for stem in stems:
             entry = self._stems.get(stem)
             shared = {} if entry is None else entry.shared
-            idf = _idf(tools, len(shared) or 1)
+            idf = _compute_idf(tools, len(shared) or 1)
             total += idf
             for tool, score in shared.items():
                 scores[tool] = scores.get(tool, 0.0) + idf * score
         return {tool: min(score / total, SHARED_MAX) for tool, score in scores.items()}
 
-    def _shared(self, own: Mapping[bytes, _Called]) -> Mapping[UUID, float]:
+    def _compute_shares(self, own: Mapping[bytes, _Called]) -> Mapping[UUID, float]:
         """Return share times confidence of the tools that enough keys have called. The others have no part of
         the votes: a key alone cannot lower the shares of tools either.
 
         The votes are those of this moment: they are counted again when a label is added, and every hour.
         """
-        decay = self._decay(self._clock())
+        decay = self._compute_decay(self._clock())
         votes: dict[UUID, float] = {}
         voters: dict[UUID, int] = {}
         for called in own.values():
@@ -203,22 +203,22 @@ class UsageCounts:
         best = nlargest(_BEST, counted.items(), key=lambda item: item[1])
         return {tool: vote / total * vote / (vote + _SATURATION) for tool, vote in best}
 
-    def _decay(self, moment: float) -> float:
-        return _power((self._epoch - moment) / self._half_life)
+    def _compute_decay(self, moment: float) -> float:
+        return _raise_two((self._epoch - moment) / self._half_life)
 
 
-def decayed(weight: float, *, seconds: float, half_life_days: float) -> float:
+def decay_weight(weight: float, *, seconds: float, half_life_days: float) -> float:
     """Return a weight after so many seconds."""
-    return weight * _power(-seconds / (half_life_days * _DAY))
+    return weight * _raise_two(-seconds / (half_life_days * _DAY))
 
 
-def _power(exponent: float) -> float:
+def _raise_two(exponent: float) -> float:
     """Return 2 to the power of a number of half-lives, of which there may be thousands in a retention period:
     no weight becomes zero, by which a share would be divided, or infinite.
     """
     return float(2 ** max(-_MAX_HALF_LIVES, min(exponent, _MAX_HALF_LIVES)))
 
 
-def _idf(tools: int, called: int) -> float:
+def _compute_idf(tools: int, called: int) -> float:
     """Return how much a stem says after which `called` of `tools` tools were called."""
     return math.log1p(tools / called)

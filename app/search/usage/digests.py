@@ -19,16 +19,16 @@ class UsageDigests:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._of_key = lru_cache(maxsize=4096)(self._make_key)
+        self._digest_key_id = lru_cache(maxsize=4096)(self._make_key)
 
-    def stems(self, stems: Iterable[str], tenant_id: UUID) -> list[bytes]:
+    def digest_stems(self, stems: Iterable[str], tenant_id: UUID) -> list[bytes]:
         """Return the digest of each stem."""
         digest, tenant = self._vault.digest, tenant_id.bytes
         return [digest("search-stem", tenant, stem.encode())[:_BYTES] for stem in stems]
 
-    def key(self, key_id: str, tenant_id: UUID) -> bytes:
+    def digest_key(self, key_id: str, tenant_id: UUID) -> bytes:
         """Return the digest of the id of a key, or of an identity of access tokens."""
-        return self._of_key(key_id, tenant_id)
+        return self._digest_key_id(key_id, tenant_id)
 
     def _make_key(self, key_id: str, tenant_id: UUID) -> bytes:
         return self._vault.digest("search-key", tenant_id.bytes, key_id.encode())[:_BYTES]

@@ -78,7 +78,7 @@ class SearchUsage:
         self.digests = UsageDigests(vault)
         self.searches = SearchQueue()
         self._masker = masker
-        self._counts = self._new_counts()
+        self._counts = self._create_counts()
         self._rotated: Mapping[str, str] = {}
         self._last_search: datetime | None = None
         self._read_until: datetime | None = None
@@ -125,15 +125,15 @@ class SearchUsage:
         if self.is_on and not principal.anonymous and (upstream is None or not upstream.is_offline):
             self.searches.add(principal, text, stems, tools)
 
-    def priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
+    def get_priors(self, stems: Sequence[str], scope: SearchScope) -> Mapping[UUID, float]:
         """Return the prior of each tool that was called after searches for such stems (`UsagePrior`)."""
         counts = self._counts
         if not len(counts):
             return {}
-        owner = self.digests.key(self.owner(scope.key_id), scope.tenant_id)
-        return counts.priors(self.digests.stems(stems[:MAX_STEMS], scope.tenant_id), owner)
+        owner = self.digests.digest_key(self.get_owner(scope.key_id), scope.tenant_id)
+        return counts.get_priors(self.digests.digest_stems(stems[:MAX_STEMS], scope.tenant_id), owner)
 
-    def owner(self, key_id: str) -> str:
+    def get_owner(self, key_id: str) -> str:
         """Return the first key of the chain of rotations of a key, under which its labels are stored."""
         return self._rotated.get(key_id, key_id)
 
@@ -176,7 +176,7 @@ class SearchUsage:
                 self._must_reload = self._must_reload or everything
                 raise
             if everything:
-                fresh = self._new_counts()
+                fresh = self._create_counts()
                 await asyncio.to_thread(fresh.merge, counts)
                 self._counts = fresh
                 self._reload_at = now() + _RELOAD
@@ -189,26 +189,30 @@ class SearchUsage:
         if not taken:
             return
         self._last_search = now()
-        searches, queries = await asyncio.to_thread(self._rows, taken)
+        searches, queries = await asyncio.to_thread(self._build_rows, taken)
         async with self.database.transaction() as session:
             await store_searches(session, searches, queries)
 
-    def _rows(self, taken: Sequence[ObservedSearch]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _build_rows(
+        self, taken: Sequence[ObservedSearch]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         searches, queries = [], []
-        for one in taken:
-            principal = one.principal
+        for observed in taken:
+            principal = observed.principal
             members = {
                 "id": uuid7(),
                 "tenant_id": principal.tenant_id,
                 "key_id": principal.key_id,
-                "tools": list(one.tools),
+                "tools": list(observed.tools),
                 "called": [],
-                "at": one.at,
+                "at": observed.at,
             }
-            searches.append(members | {"stems": self.digests.stems(one.stems, principal.tenant_id)})
+            searches.append(
+                members | {"stems": self.digests.digest_stems(observed.stems, principal.tenant_id)}
+            )
             if self.options.stores_queries:
                 # PostgreSQL has no NUL characters and no lone surrogates.
-                text = one.text.encode("utf-8", "replace").decode().replace("\0", "")
+                text = observed.text.encode("utf-8", "replace").decode().replace("\0", "")
                 masked = self._masker.mask(text)[:_MAX_QUERY]
                 queries.append(members | {"query": masked, "toolset": principal.toolset or ""})
         return searches, queries
@@ -245,7 +249,7 @@ class SearchUsage:
         most = self.options.max_counts
         return UsageLimits(self.options.retention_days, most, max(1, most // _KEY_SHARE))
 
-    def _new_counts(self) -> UsageCounts:
+    def _create_counts(self) -> UsageCounts:
         return UsageCounts(
             half_life_days=self.options.half_life_days, across_keys=self.options.mode == "tenant"
         )

@@ -184,29 +184,29 @@ async def match_calls(
         pairs = {"searches": [one.id for one in matches], "tools": [one.tool_id for one in matches]}
         await session.execute(_SET_CALLED, pairs)
         # Thousands of labels take longer to count than the event loop may be held up.
-        added = await asyncio.to_thread(_added, matches, digests)
+        added = await asyncio.to_thread(_collect_labels, matches, digests)
         await session.execute(_ADD, added | {"half_life": half_life_days})
     await session.execute(_DELETE_PENDING)
     await _set_state(session, matched_at=state.now)
     return len(matches)
 
 
-def _added(matches: Sequence[Any], digests: UsageDigests) -> dict[str, list[Any]]:
+def _collect_labels(matches: Sequence[Any], digests: UsageDigests) -> dict[str, list[Any]]:
     """Return the columns of the labels of these matches: each stem, tool and key once, in their order; of a
     key at most `MAX_ADDED_OF_KEY`, those of its first searches.
     """
     added: dict[tuple[UUID, bytes, UUID, bytes], tuple[bool, int, datetime]] = {}
     of_key: Counter[bytes] = Counter()
-    for one in matches:
-        owner = digests.key(one.owner, one.tenant_id)
-        for stem in one.stems[:MAX_STEMS]:
-            place = (one.tenant_id, bytes(stem), one.tool_id, owner)
+    for match in matches:
+        owner = digests.digest_key(match.owner, match.tenant_id)
+        for stem in match.stems[:MAX_STEMS]:
+            place = (match.tenant_id, bytes(stem), match.tool_id, owner)
             if place not in added:
                 if of_key[owner] >= MAX_ADDED_OF_KEY:
                     continue
                 of_key[owner] += 1
-            _, labels, at = added.get(place, (False, 0, one.at))
-            added[place] = (one.of_token, labels + 1, max(at, one.at))
+            _, labels, at = added.get(place, (False, 0, match.at))
+            added[place] = (match.of_token, labels + 1, max(at, match.at))
     places = sorted(added)
     values = [added[place] for place in places]
     return {
@@ -230,9 +230,9 @@ async def delete_old(session: AsyncSession, limits: UsageLimits) -> int:
     locked.
     """
     await session.execute(_DELETE_OLD_QUERIES, {"days": limits.days})
-    deleted = await _deleted(session, _DELETE_OLD, {"days": limits.days})
+    deleted = await _delete_rows(session, _DELETE_OLD, {"days": limits.days})
     most = {"most": limits.most, "most_of_key": limits.most_of_key}
-    deleted += await _deleted(session, _DELETE_BEYOND, most)
+    deleted += await _delete_rows(session, _DELETE_BEYOND, most)
     await _set_state(session, maintained_at=func.clock_timestamp())
     return deleted
 
@@ -247,17 +247,19 @@ async def delete_of_lost_keys(session: AsyncSession, digests: UsageDigests) -> i
         col(Key.revoked_at).is_(None),
         col(Key.expires_at).is_(None) | (col(Key.expires_at) > func.now()),
     )
-    valid = {digests.key(key_id, tenant) for tenant, key_id in (await session.execute(statement)).all()}
+    valid = {
+        digests.digest_key(key_id, tenant) for tenant, key_id in (await session.execute(statement)).all()
+    }
     stored = await session.scalars(
         select(col(SearchLabel.key_digest)).where(col(SearchLabel.of_token).is_(False)).distinct()
     )
     lost = [digest for digest in map(bytes, stored) if digest not in valid]
     if not lost:
         return 0
-    return await _deleted(session, delete(SearchLabel).where(col(SearchLabel.key_digest).in_(lost)))
+    return await _delete_rows(session, delete(SearchLabel).where(col(SearchLabel.key_digest).in_(lost)))
 
 
-async def _deleted(session: AsyncSession, statement: Any, parameters: Any = None) -> int:
+async def _delete_rows(session: AsyncSession, statement: Any, parameters: Any = None) -> int:
     """Execute a DELETE, and return the number of rows."""
     result: Any = await session.execute(statement, parameters)
     return int(result.rowcount)
@@ -292,8 +294,8 @@ async def read_labels(
     counts: list[LabelCount] = []
     until = since
     # In batches, between which the event loop runs.
-    found = await session.stream(statement, execution_options={"yield_per": _BATCH})
-    async for rows in found.partitions(_BATCH):
+    stream = await session.stream(statement, execution_options={"yield_per": _BATCH})
+    async for rows in stream.partitions(_BATCH):
         if not counts:
             until = rows[0][6]
         counts += [
@@ -344,7 +346,7 @@ async def read_statistics(session: AsyncSession, tenant_id: UUID) -> UsageStatis
     return UsageStatistics(row[0], int(row[6]), row[1], row[2], row[3], others[0], others[1], row[4], row[5])
 
 
-async def key_line(session: AsyncSession, key_id: str) -> list[str]:
+async def list_key_line(session: AsyncSession, key_id: str) -> list[str]:
     """Return the ids of the keys of a chain of rotations, the first one first; an id alone that has none."""
     first = await session.scalar(select(col(Key.rate_limit_id)).where(col(Key.key_id) == key_id)) or key_id
     later = await session.scalars(select(col(Key.key_id)).where(col(Key.rate_limit_id) == first))
@@ -370,7 +372,7 @@ async def forget(
         statement = statement.where(col(SearchLabel.tool_id) == tool_id)
     if key is not None:
         statement = statement.where(col(SearchLabel.key_digest) == key[0])
-    deleted = await _deleted(session, statement)
+    deleted = await _delete_rows(session, statement)
     if tool_id is not None:
         # A call of the tool that is not matched yet, or follows, would be learned from these searches.
         shown = col(PendingSearch.tools)

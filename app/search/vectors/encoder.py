@@ -30,7 +30,7 @@ class TextEncoder:
         options.log_severity_level = _ERRORS_ONLY
         # The arena would keep the memory of the longest text for ever.
         options.enable_cpu_mem_arena = False
-        with _library_errors(f"The model {graph} cannot be loaded"):
+        with _convert_library_errors(f"The model {graph} cannot be loaded"):
             self._session = onnxruntime.InferenceSession(
                 str(graph), options, providers=["CPUExecutionProvider"]
             )
@@ -46,7 +46,7 @@ class TextEncoder:
                 f"The model {graph} has inputs that are not known: {', '.join(sorted(unknown))}."
             )
         # Texts of different numbers of tokens: an output with a number for each token is no vector of a text.
-        lengths = {len(self._vector(text)) for text in _TRIED}
+        lengths = {len(self._encode_text(text)) for text in _TRIED}
         if len(lengths) > 1:
             raise ModelError(f"The model {graph} has vectors of another length for each text.")
         (self.dimensions,) = lengths
@@ -57,15 +57,15 @@ class TextEncoder:
         Each text is a batch of its own: 8-bit graphs scale a batch as a whole, so that the vectors of a text
         would depend on the others, and a batch takes no less time a text with one thread.
         """
-        vector = self._vector(text)
+        vector = self._encode_text(text)
         if len(vector) != self.dimensions:
             raise ModelError("The model returned a vector of another length than for other texts.")
         return vector
 
-    def _vector(self, text: str) -> Array:
+    def _encode_text(self, text: str) -> Array:
         # Tokenizers take no lone surrogates.
         readable = text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode()
-        with _library_errors("The model cannot encode a text"):
+        with _convert_library_errors("The model cannot encode a text"):
             tokens = np.array([self._tokenizer.encode(readable).ids], dtype=np.int64)
             known: Mapping[str, Array] = {
                 "input_ids": tokens,
@@ -87,7 +87,7 @@ class TextEncoder:
 
 
 @contextlib.contextmanager
-def _library_errors(sentence: str) -> Iterator[None]:
+def _convert_library_errors(sentence: str) -> Iterator[None]:
     """Raise ModelError with the sentence and the name of the error where a library raises one.
 
     The libraries have no common class of errors, and a panic of the tokenizer, which is written in Rust, is

@@ -26,7 +26,7 @@ from app.search.vectors.store import (
     delete_vectors,
     read_vectors,
     store_vectors,
-    stored_digests,
+    stream_digests,
 )
 from app.search.vectors.tool_digests import ToolDigests
 from app.storage.database import Database
@@ -116,7 +116,7 @@ class Encoding:
         if changes:
             if await tools.apply(changes):
                 self._is_written = False
-            self._queue = deque(_missing(tools, matrix, self._rejected))
+            self._queue = deque(_list_missing(tools, matrix, self._rejected))
             self._is_queue_read = False
         leads = await self.leadership.acquire()
         if self._queue and not (leads and self._is_queue_read):
@@ -144,10 +144,10 @@ class Encoding:
         """Take what is stored of the vectors that are missing."""
         missing = {digest for _, digests in self._queue for digest in digests}
         async with self.database.read_session() as session:
-            found = await read_vectors(session, list(missing))
+            stored = await read_vectors(session, list(missing))
         # float16 numbers of two bytes each.
         usable = {
-            digest: vector for digest, vector in found.items() if len(vector) == 2 * self.encoder.dimensions
+            digest: vector for digest, vector in stored.items() if len(vector) == 2 * self.encoder.dimensions
         }
         if usable:
             matrix.pending.update(usable)
@@ -160,8 +160,8 @@ class Encoding:
         # The queue is older than what was rejected since, which another tool may have, too.
         missing = {digest for _, digests in some for digest in digests} - self._rejected
         missing = {digest for digest in missing if digest not in matrix}
-        texts = await tools.texts([tool for tool, _ in some], missing)
-        vectors = await asyncio.to_thread(self._vectors, texts)
+        texts = await tools.read_texts([tool for tool, _ in some], missing)
+        vectors = await asyncio.to_thread(self._encode_texts, texts)
         if rejected := texts.keys() - vectors.keys():
             self._rejected |= rejected
             self.report_rejected(len(rejected))
@@ -174,16 +174,16 @@ class Encoding:
         if vectors:
             self._is_written = False
 
-    def _vectors(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
+    def _encode_texts(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
         """Return the vectors of the texts that the model can encode."""
-        found: dict[bytes, bytes] = {}
+        vectors: dict[bytes, bytes] = {}
         for digest, text in texts.items():
             try:
                 vector = self.encoder.encode(text)
             except ModelError:
                 continue
-            found[digest] = vector.astype("<f2").tobytes()
-        return found
+            vectors[digest] = vector.astype("<f2").tobytes()
+        return vectors
 
     async def _publish(self, tools: ToolDigests, matrix: VectorMatrix) -> None:
         """Write the file, if it is due, and the status."""
@@ -210,14 +210,14 @@ class Encoding:
 
     async def _sweep(self, tools: ToolDigests, matrix: VectorMatrix) -> None:
         """Delete the stored vectors that no tool has, and store those that are in the file only."""
-        model, used = self.folder.source.digest, tools.used()
+        model, used = self.folder.source.digest, tools.list_used()
         unused: list[bytes] = []
         lost = set(used)
         async with self.database.read_session() as session:
-            async for digests in stored_digests(session, model):
+            async for digests in stream_digests(session, model):
                 unused += (digest for digest in digests if digest not in used)
                 lost.difference_update(digests)
-        restored = {digest: matrix.vector(digest) for digest in lost if digest in matrix}
+        restored = {digest: matrix.get_vector(digest) for digest in lost if digest in matrix}
         async with self.database.transaction() as session:
             await delete_vectors(session, unused)
             await store_vectors(session, model, restored)
@@ -226,7 +226,7 @@ class Encoding:
         self._swept_at = time.monotonic()
 
 
-def _missing(
+def _list_missing(
     tools: ToolDigests, matrix: VectorMatrix, rejected: Collection[bytes]
 ) -> Iterator[tuple[UUID, list[bytes]]]:
     """Yield the tools without all of their vectors, with the digests of those that they have not, but for

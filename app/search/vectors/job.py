@@ -19,6 +19,6 @@ class Job:
     poll_seconds: float
     memory: int
 
-    def line(self) -> bytes:
+    def write_line(self) -> bytes:
         """Return the job as the line that the process reads."""
         return json.dumps(asdict(self)).encode() + b"\n"

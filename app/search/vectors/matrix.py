@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from app.search.signals import tool_key
+from app.search.signals import make_tool_key
 from app.search.vectors.tool_digests import Digests
 from app.search.vectors.vector_file import (
     DIGEST_BYTES,
@@ -36,16 +36,16 @@ class VectorMatrix:
     def adopt(self) -> None:
         """Use the vectors of a file that an earlier process has written for this model, if there is one."""
         try:
-            found = VectorFile.open(self.path)
+            vector_file = VectorFile.open(self.path)
         except (OSError, VectorFileError):
             return
-        if found.model == self.model and found.matrix.shape[1:] == (self.dimensions,):
-            self._use(found)
+        if vector_file.model == self.model and vector_file.matrix.shape[1:] == (self.dimensions,):
+            self._use(vector_file)
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._rows or digest in self.pending
 
-    def vector(self, digest: bytes) -> bytes:
+    def get_vector(self, digest: bytes) -> bytes:
         """Return a vector (float16) that this contains."""
         if digest in self.pending:
             return self.pending[digest]
@@ -62,19 +62,19 @@ class VectorMatrix:
                 for digest in digests
             )
             if first >= 0 or second >= 0:
-                places.append((tool_key(tool), first, second))
+                places.append((make_tool_key(tool), first, second))
         write_vectors(
             self.path,
             model=self.model,
             tools=places,
-            rows=Rows(list(rows), self._vectors),
+            rows=Rows(list(rows), self._read_vectors),
             dimensions=self.dimensions,
         )
         self._use(VectorFile.open(self.path))
         self.pending = {}
 
-    def _vectors(self, digests: Sequence[bytes]) -> Array:
-        vectors = b"".join(map(self.vector, digests))
+    def _read_vectors(self, digests: Sequence[bytes]) -> Array:
+        vectors = b"".join(map(self.get_vector, digests))
         return np.frombuffer(vectors, dtype="<f2").reshape(-1, self.dimensions)
 
     def _use(self, file: VectorFile) -> None:

@@ -42,7 +42,7 @@ class ModelSource:
     graph: Path
 
 
-def missing_libraries() -> list[str]:
+def list_missing_libraries() -> list[str]:
     """Return the names of the libraries that a model needs, and that are not installed."""
     return [name for name in _LIBRARIES if find_spec(name) is None]
 
@@ -83,24 +83,24 @@ def _read_sums(path: Path, title: str) -> dict[str, str]:
         raise ModelError(f"{title}: {path} cannot be read.") from None
     sums = {}
     for line in lines:
-        found = _SUM.fullmatch(line)
+        match = _SUM.fullmatch(line)
         # Files of the folder itself only: `..` and absolute paths could name any file of the machine.
-        if found is None or Path(found[2]).name != found[2]:
+        if match is None or Path(match[2]).name != match[2]:
             raise ModelError(
                 f"{title}: {path} must have lines of a SHA-256, two spaces and the name of a file."
             )
-        sums[found[2]] = found[1]
+        sums[match[2]] = match[1]
     return sums
 
 
 def _check(path: Path, expected: str) -> None:
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ModelError(f"The model's file {path} cannot be read: {error.strerror}.") from None
-    if found != expected:
-        raise ModelError(f"The model's file {path} has the SHA-256 {found}, not {expected}: it is not used.")
+    if digest != expected:
+        raise ModelError(f"The model's file {path} has the SHA-256 {digest}, not {expected}: it is not used.")
 
 
 def _digest(sums: Mapping[str, str]) -> str:

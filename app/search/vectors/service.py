@@ -20,7 +20,7 @@ from app.core.background import LoopMessages, cancel_tasks, run_periodically
 from app.core.settings import Settings
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.job import Job
-from app.search.vectors.model_source import ModelError, ModelSource, find_model, missing_libraries
+from app.search.vectors.model_source import ModelError, ModelSource, find_model, list_missing_libraries
 from app.search.vectors.status import VectorState, VectorStatus, read_status
 from app.search.vectors.supervisor import EncodingSupervisor
 
@@ -157,20 +157,20 @@ class SearchVectors:
         self.counts.add("encoded")
         return running.result()
 
-    def cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
-        """Return the cosine of each tool's nearer text with a query, by `tool_key`; None without a vector."""
+    def compute_cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
+        """Return the cosine of each tool's nearer text with a query, by its key; None without a vector."""
         file = self._file
         try:
-            return [None] * len(keys) if file is None else file.cosines(vector, keys)
+            return [None] * len(keys) if file is None else file.compute_cosines(vector, keys)
         except (IndexError, ValueError) as error:
             self._close(file, error)
             return [None] * len(keys)
 
-    def nearest(self, vector: Any, limit: int) -> Sequence[int]:
-        """Return the `tool_key` of the tools whose first texts are nearest to a query, at most `limit`."""
+    def find_nearest(self, vector: Any, limit: int) -> Sequence[int]:
+        """Return the keys of the tools whose first texts are nearest to a query, at most `limit`."""
         file = self._file
         try:
-            return () if file is None else file.nearest(vector, limit)
+            return () if file is None else file.find_nearest(vector, limit)
         except (IndexError, ValueError) as error:
             self._close(file, error)
             return ()
@@ -193,7 +193,7 @@ class SearchVectors:
             return "unavailable", error.detail
         if self._source is None:
             return "off", "no model is installed (docs/search.md)"
-        missing = missing_libraries()
+        missing = list_missing_libraries()
         if missing:
             return "unavailable", f"not installed: {', '.join(missing)} (the extra `semantic`)"
         try:
@@ -215,7 +215,7 @@ class SearchVectors:
     async def _load(self, path: Path, load: Callable[[VectorFolder], None]) -> None:
         """Load a file in a thread, unless this version of it was loaded, or could not be."""
         assert self._folder is not None  # noqa: S101 - as above.
-        version = await asyncio.to_thread(_version, path)
+        version = await asyncio.to_thread(_read_version, path)
         if version is not None and self._versions.get(path) != version:
             self._versions[path] = version
             try:
@@ -233,9 +233,9 @@ class SearchVectors:
     def _load_file(self, folder: VectorFolder) -> None:
         from app.search.vectors.vector_file import VectorFile  # noqa: PLC0415
 
-        found = VectorFile.open(folder.vectors)
-        if found.model == folder.source.digest:
-            self._file = found
+        vector_file = VectorFile.open(folder.vectors)
+        if vector_file.model == folder.source.digest:
+            self._file = vector_file
 
     def _on_encoded(self, key: str, done: "asyncio.Future[Any]") -> None:
         self._running.pop(key, None)
@@ -246,9 +246,9 @@ class SearchVectors:
             self._cache.popitem(last=False)
 
 
-def _version(path: Path) -> tuple[int, int, int] | None:
+def _read_version(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

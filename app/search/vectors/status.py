@@ -34,8 +34,10 @@ def write_status(path: Path, status: VectorStatus) -> None:
 def read_status(path: Path) -> VectorStatus | None:
     """Return the status of a file; None where there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        status = VectorStatus(found["state"], str(found["model"]), int(found["encoded"]), int(found["total"]))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        status = VectorStatus(
+            content["state"], str(content["model"]), int(content["encoded"]), int(content["total"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return status if status.state in get_args(VectorState) else None

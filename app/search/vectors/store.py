@@ -25,12 +25,12 @@ _STAMP_BATCH: Final = 2_000
 _DIGEST_BATCH: Final = 5_000
 
 
-def text_digest(model: str, text: str) -> bytes:
+def digest_text(model: str, text: str) -> bytes:
     """Return the digest (32 bytes) by which the vector of a text is stored, for the model of this digest."""
     return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "replace")).digest()
 
 
-def tools_of(providers: Collection[UUID] | None) -> ColumnElement[bool]:
+def select_encoded_tools(providers: Collection[UUID] | None) -> ColumnElement[bool]:
     """Return the condition of the tools that are encoded: the enabled ones, as in the index of words; with
     `providers`, of these only.
     """
@@ -45,18 +45,18 @@ async def read_stamps(
     written, or its provider has another name or title.
     """
     statement = (
-        select(col(Tool.provider_id), col(Tool.id), _stamp())
+        select(col(Tool.provider_id), col(Tool.id), _build_stamp())
         .join(Provider, col(Provider.id) == col(Tool.provider_id))
         .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
-        .where(col(Tool.tenant_id) == TENANT, tools_of(providers))
+        .where(col(Tool.tenant_id) == TENANT, select_encoded_tools(providers))
         .execution_options(yield_per=_STAMP_BATCH)
     )
-    found: dict[UUID, dict[UUID, str]] = {}
+    stamps: dict[UUID, dict[UUID, str]] = {}
     stream = await session.stream(statement)
     async for rows in stream.partitions(_STAMP_BATCH):
         for provider, tool, stamp in rows:
-            found.setdefault(provider, {})[tool] = stamp
-    return found
+            stamps.setdefault(provider, {})[tool] = stamp
+    return stamps
 
 
 async def read_tools(
@@ -67,30 +67,30 @@ async def read_tools(
     names = ("id", "provider_id", "provider", "name", "description")
     columns = [found.selected_columns[name] for name in names]
     statement = (
-        found.with_only_columns(*columns, col(Provider.title), _stamp())
+        found.with_only_columns(*columns, col(Provider.title), _build_stamp())
         .where(condition)
         .execution_options(yield_per=_BATCH)
     )
     stream = await session.stream(statement)
     async for rows in stream.partitions(_BATCH):
-        yield [_described(row) for row in rows]
+        yield [_describe_row(row) for row in rows]
 
 
 def is_one_of(tools: Collection[UUID]) -> ColumnElement[bool]:
     """Return the condition that a tool is one of these, and enabled."""
-    return and_(tools_of(None), col(Tool.id).in_(tools))
+    return and_(select_encoded_tools(None), col(Tool.id).in_(tools))
 
 
 async def read_vectors(session: AsyncSession, digests: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return the stored vectors (float16) of those digests that have one."""
-    found: dict[bytes, bytes] = {}
+    vectors: dict[bytes, bytes] = {}
     for begin in range(0, len(digests), _DIGEST_BATCH):
         statement = select(col(SearchVectorRow.digest), col(SearchVectorRow.vector)).where(
             col(SearchVectorRow.tenant_id) == TENANT,
             col(SearchVectorRow.digest).in_(digests[begin : begin + _DIGEST_BATCH]),
         )
-        found.update((row[0], row[1]) for row in (await session.execute(statement)).all())
-    return found
+        vectors.update((row[0], row[1]) for row in (await session.execute(statement)).all())
+    return vectors
 
 
 async def store_vectors(session: AsyncSession, model: str, vectors: Mapping[bytes, bytes]) -> None:
@@ -109,7 +109,7 @@ async def store_vectors(session: AsyncSession, model: str, vectors: Mapping[byte
         )
 
 
-async def stored_digests(session: AsyncSession, model: str) -> AsyncIterator[Sequence[bytes]]:
+async def stream_digests(session: AsyncSession, model: str) -> AsyncIterator[Sequence[bytes]]:
     """Yield the digests of all vectors of a model, in batches."""
     statement = (
         select(col(SearchVectorRow.digest))
@@ -143,14 +143,14 @@ async def delete_other_models(session: AsyncSession, model: str, *, days: int) -
     )
 
 
-def _stamp() -> ColumnElement[Any]:
+def _build_stamp() -> ColumnElement[Any]:
     # `xmin` changes whenever a row is written (PostgreSQL, "System Columns"); that of a provider also with
     # each refresh, so that its texts are compared.
     of_provider = func.md5(func.concat_ws("|", col(Provider.name), col(Provider.title)))
     return version_stamp(cast(literal_column("tools.xmin"), Text), func.left(of_provider, 8))
 
 
-def _described(row: Any) -> tuple[UUID, UUID, str, DescribedTool]:
+def _describe_row(row: Any) -> tuple[UUID, UUID, str, DescribedTool]:
     tool = DescribedTool(
         provider=row.provider,
         name=row.name,

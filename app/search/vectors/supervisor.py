@@ -12,7 +12,7 @@ import structlog
 
 import app
 from app.core.background import cancel_tasks
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 from app.search.vectors.folder import VectorFolder
 from app.search.vectors.job import FAILED, Job
 from app.search.vectors.status import VectorStatus, write_status
@@ -89,14 +89,14 @@ class EncodingSupervisor:
     async def _run_once(self) -> int:
         """Run the process to its end, and return its exit code; that of a signal is negative."""
         command = (sys.executable, "-m", "app.search.vectors.encoding_process")
-        async with child_process(
-            *command, env=_environment(os.environ), stdin=asyncio.subprocess.PIPE
+        async with run_child_process(
+            *command, env=_build_environment(os.environ), stdin=asyncio.subprocess.PIPE
         ) as child:
             assert child.stdin is not None  # noqa: S101 - a pipe, as asked for.
             assert child.stdout is not None  # noqa: S101
             self.pid = child.pid
             try:
-                child.stdin.write(self._job.line())
+                child.stdin.write(self._job.write_line())
                 while line := await child.stdout.readline():
                     _log_message(line)
                 return await child.wait()
@@ -114,7 +114,7 @@ def _log_message(line: bytes) -> None:
     log(event, **message)
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+def _build_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the process: none of our settings, keys and proxies."""
     passed = {name: ours[name] for name in _PASSED if name in ours}
     paths = [_ROOT, *(path for path in sys.path if path and path != _ROOT)]

@@ -24,20 +24,20 @@ class DescribedTool:
     """The title of the provider."""
 
 
-def tool_texts(tool: DescribedTool) -> tuple[str, str]:
+def write_tool_texts(tool: DescribedTool) -> tuple[str, str]:
     """Return the two texts of a tool: its provider's name, its own name in words and its description; and the
     same with the provider's title ("" where it has none, or one of the same words).
     """
-    api = _words(tool.provider)
-    what = f"{_words(tool.name.removeprefix(f'{tool.provider}.'))}. {_line(tool.description)}"
-    title = _line(tool.title)[:_MAX_TITLE]
+    api = _split_name(tool.provider)
+    what = f"{_split_name(tool.name.removeprefix(f'{tool.provider}.'))}. {_join_line(tool.description)}"
+    title = _join_line(tool.title)[:_MAX_TITLE]
     second = f"{title}: {what}"[:MAX_TEXT].strip() if title and title.lower() != api else ""
     return f"{api}: {what}"[:MAX_TEXT].strip(), second
 
 
-def _words(name: str) -> str:
-    return _line(_PARTS.sub(" ", name)).lower()
+def _split_name(name: str) -> str:
+    return _join_line(_PARTS.sub(" ", name)).lower()
 
 
-def _line(text: str) -> str:
+def _join_line(text: str) -> str:
     return _SPACES.sub(" ", text[: 2 * MAX_TEXT]).strip()

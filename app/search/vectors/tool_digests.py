@@ -7,13 +7,13 @@ from uuid import UUID
 
 from app.catalog.feed import ChangeNotice
 from app.search.vectors.store import (
+    digest_text,
     is_one_of,
     read_stamps,
     read_tools,
-    text_digest,
-    tools_of,
+    select_encoded_tools,
 )
-from app.search.vectors.texts import DescribedTool, tool_texts
+from app.search.vectors.texts import DescribedTool, write_tool_texts
 from app.storage.database import Database
 
 _MAX_NAMED: Final = 1_000
@@ -43,7 +43,7 @@ class ToolDigests:
             for tool, (_, digests) in tools.items():
                 yield tool, digests
 
-    def used(self) -> set[bytes]:
+    def list_used(self) -> set[bytes]:
         """Return all digests that a tool has."""
         return {digest for _, digests in self for digest in digests if digest is not None}
 
@@ -61,7 +61,7 @@ class ToolDigests:
             stamps = await read_stamps(session, providers)
             scope = set(self._tools) | set(stamps) if providers is None else providers
             before = {provider: self._tools[provider] for provider in scope if provider in self._tools}
-            tools = _unchanged(before, stamps)
+            tools = _select_unchanged(before, stamps)
             outdated = [
                 tool
                 for provider, some in stamps.items()
@@ -72,34 +72,36 @@ class ToolDigests:
                 tool not in tools[provider] for provider, some in before.items() for tool in some
             )
             if outdated:
-                condition = is_one_of(outdated) if len(outdated) <= _MAX_NAMED else tools_of(providers)
+                condition = (
+                    is_one_of(outdated) if len(outdated) <= _MAX_NAMED else select_encoded_tools(providers)
+                )
                 async for rows in read_tools(session, condition):
                     for provider, tool, stamp, described in rows:
-                        tools.setdefault(provider, {})[tool] = (stamp, self._digests(described))
+                        tools.setdefault(provider, {})[tool] = (stamp, self._digest_tool(described))
         for provider in scope:
             self._tools.pop(provider, None)
         self._tools.update({provider: some for provider, some in tools.items() if some})
         self.removed = self.removed or is_removed
-        return _digests_of(before) != _digests_of(tools)
+        return _list_digests(before) != _list_digests(tools)
 
-    async def texts(self, tools: Sequence[UUID], missing: set[bytes]) -> dict[bytes, str]:
+    async def read_texts(self, tools: Sequence[UUID], missing: set[bytes]) -> dict[bytes, str]:
         """Return the texts of these tools whose digests are among `missing`; raise Unavailable."""
-        found: dict[bytes, str] = {}
+        texts_by_digest: dict[bytes, str] = {}
         async with self.database.read_session() as session:
             async for rows in read_tools(session, is_one_of(tools)):
                 for *_, described in rows:
-                    for text in tool_texts(described):
-                        digest = text_digest(self.model, text)
+                    for text in write_tool_texts(described):
+                        digest = digest_text(self.model, text)
                         if text and digest in missing:
-                            found[digest] = text
-        return found
+                            texts_by_digest[digest] = text
+        return texts_by_digest
 
-    def _digests(self, tool: DescribedTool) -> Digests:
-        first, second = (text_digest(self.model, text) if text else None for text in tool_texts(tool))
+    def _digest_tool(self, tool: DescribedTool) -> Digests:
+        first, second = (digest_text(self.model, text) if text else None for text in write_tool_texts(tool))
         return first, second
 
 
-def _unchanged(tools: _Tools, stamps: Mapping[UUID, Mapping[UUID, str]]) -> _Tools:
+def _select_unchanged(tools: _Tools, stamps: Mapping[UUID, Mapping[UUID, str]]) -> _Tools:
     """Return the tools that are stored as they were, by each provider that had some."""
     return {
         provider: {tool: one for tool, one in some.items() if stamps.get(provider, {}).get(tool) == one[0]}
@@ -107,5 +109,5 @@ def _unchanged(tools: _Tools, stamps: Mapping[UUID, Mapping[UUID, str]]) -> _Too
     }
 
 
-def _digests_of(tools: _Tools) -> dict[UUID, Digests]:
+def _list_digests(tools: _Tools) -> dict[UUID, Digests]:
     return {tool: digests for some in tools.values() for tool, (_, digests) in some.items()}

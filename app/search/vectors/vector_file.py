@@ -2,7 +2,7 @@
 
     header       4,096 bytes: MAGIC, and JSON padded with spaces: model, dimensions, tools, rows
     digests      rows x 32 bytes: of which text each row is the vector
-    keys         tools x uint64, ascending: `tool_key` of each tool
+    keys         tools x uint64, ascending: `make_tool_key` of each tool
     places       tools x 2 x int32: the rows of its two texts; -1 where there is none
     matrix       rows x dimensions x float16
     axes         dimensions x coarse x float32: the principal axes of the matrix, `coarse` of them
@@ -66,22 +66,22 @@ class VectorFile:
             except (ValueError, KeyError, TypeError):
                 msg = f"{path} has no header"
                 raise VectorFileError(msg) from None
-            parts = _layout(dimensions, tools, rows)
-            if min(dimensions, tools, rows) < 0 or size != _HEADER_BYTES + sum(map(_part_bytes, parts)):
+            parts = _plan_layout(dimensions, tools, rows)
+            if min(dimensions, tools, rows) < 0 or size != _HEADER_BYTES + sum(map(_measure_part, parts)):
                 msg = f"{path} has another length than its header says"
                 raise VectorFileError(msg)
             mapped = np.memmap(file, dtype=np.uint8, mode="r")
         arrays = []
         offset = _HEADER_BYTES
         for part in parts:
-            length = _part_bytes(part)
+            length = _measure_part(part)
             arrays.append(mapped[offset : offset + length].view(part[1]).reshape(part[0]))
             offset += length
-        found = cls(model, *arrays)
-        if not found.is_consistent:
+        vector_file = cls(model, *arrays)
+        if not vector_file.is_consistent:
             msg = f"{path} is damaged"
             raise VectorFileError(msg)
-        return found
+        return vector_file
 
     @property
     def is_consistent(self) -> bool:
@@ -89,7 +89,7 @@ class VectorFile:
         in_range = not self.places.size or (self.places.min() >= -1 and self.places.max() < len(self.matrix))
         return bool(in_range and np.isfinite(self.axes).all())
 
-    def cosines(self, vector: Array, keys: Sequence[int]) -> list[float | None]:
+    def compute_cosines(self, vector: Array, keys: Sequence[int]) -> list[float | None]:
         """Return for each key the larger cosine of its tool's vectors with `vector`; None without a vector.
 
         Only the rows of these tools are read.
@@ -97,14 +97,14 @@ class VectorFile:
         if not len(self.keys) or not len(self.matrix) or not keys:
             return [None] * len(keys)
         wanted = np.array(keys, dtype=np.uint64)
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        places = np.where((self.keys[at] == wanted)[:, None], self.places[at], -1)
+        indexes = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        places = np.where((self.keys[indexes] == wanted)[:, None], self.places[indexes], -1)
         cosines = self.matrix[np.maximum(places, 0)].astype(np.float32) @ vector
         cosines[places < 0] = -np.inf
         best = cosines.max(axis=1)
         return [float(value) if value > -np.inf else None for value in best]
 
-    def nearest(self, vector: Array, limit: int) -> list[int]:
+    def find_nearest(self, vector: Array, limit: int) -> list[int]:
         """Return the keys of the tools whose first texts are nearest to `vector`, best first.
 
         A projection of all tools chooses those that are compared: 3 ms for 100,000 tools in place of 150.
@@ -139,9 +139,9 @@ def write_vectors(
             file.write(np.array([one[0] for one in order], dtype="<u8").tobytes())
             file.write(places.tobytes())
             rows.write(file)
-            axes = rows.axes(dimensions)
+            axes = rows.compute_axes(dimensions)
             file.write(axes.tobytes())
-            file.writelines(rows.projected(places[:, 0], axes))
+            file.writelines(rows.project_rows(places[:, 0], axes))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -163,14 +163,14 @@ class Rows:
         starts = range(0, len(self.digests), _BLOCK)
         file.writelines(self.vectors(self.digests[at : at + _BLOCK]).tobytes() for at in starts)
 
-    def axes(self, dimensions: int) -> Array:
+    def compute_axes(self, dimensions: int) -> Array:
         """Return the principal axes of up to 20,000 of the vectors as columns, the longest first."""
         step = max(len(self.digests) // _SAMPLED, 1)
         sample = self.vectors(self.digests[::step]).reshape(-1, dimensions).astype(np.float32)
         _, columns = np.linalg.eigh(sample.T @ sample)
         return np.ascontiguousarray(columns[:, ::-1][:, :_COARSE], dtype="<f4")
 
-    def projected(self, rows: Array, axes: Array) -> Iterator[bytes]:
+    def project_rows(self, rows: Array, axes: Array) -> Iterator[bytes]:
         """Yield the vectors of these rows (-1: zeros) on the axes, in blocks."""
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK]
@@ -185,7 +185,7 @@ class Rows:
 _Part = tuple[tuple[int, ...], str]
 
 
-def _layout(dimensions: int, tools: int, rows: int) -> tuple[_Part, ...]:
+def _plan_layout(dimensions: int, tools: int, rows: int) -> tuple[_Part, ...]:
     return (
         ((rows, DIGEST_BYTES), "u1"),
         ((tools,), "<u8"),
@@ -196,7 +196,7 @@ def _layout(dimensions: int, tools: int, rows: int) -> tuple[_Part, ...]:
     )
 
 
-def _part_bytes(part: _Part) -> int:
+def _measure_part(part: _Part) -> int:
     shape, kind = part
     length = np.dtype(kind).itemsize
     for number in shape:

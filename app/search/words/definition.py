@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from app.core.schemas import StrictModel, ToolName, ToolsetName
 from app.search.signals import MAX_TERM_WORDS
-from app.search.words.stems import query_stems, term_stems
+from app.search.words.stems import stem_query, stem_term
 
 MAX_SETS: Final = 1_000
 """At most so many sets of synonyms, and so many pinned results, are stored: each worker has all in memory."""
@@ -21,7 +21,7 @@ _TERM: Final = r"^[^\u0000-\u0020\u007F#,=>\\][^\u0000-\u001F\u007F,=>\\]*$"
 def _has_word(text: str) -> str:
     """Return a query with single spaces; raise ValueError where a search by it would find nothing."""
     stripped = " ".join(text.split())
-    if not query_stems(stripped):
+    if not stem_query(stripped):
         raise ValueError("must have a word: letters or digits, at most 48 in a row")
     return stripped
 
@@ -29,7 +29,7 @@ def _has_word(text: str) -> str:
 def _is_term(text: str) -> str:
     """Return a term with single spaces; raise ValueError where it has no word, or too many."""
     stripped = _has_word(text)
-    if len(term_stems(stripped)) > MAX_TERM_WORDS:
+    if len(stem_term(stripped)) > MAX_TERM_WORDS:
         raise ValueError(f"must have at most {MAX_TERM_WORDS} words")
     return stripped
 
@@ -66,8 +66,8 @@ class SynonymSet(StrictModel):
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
-        stems = {term_stems(term) for term in self.terms}
-        others = stems if self.expand_to is None else {term_stems(term) for term in self.expand_to}
+        stems = {stem_term(term) for term in self.terms}
+        others = stems if self.expand_to is None else {stem_term(term) for term in self.expand_to}
         if self.expand_to is None and len(stems) == 1:
             raise ValueError("must have two terms that differ in more than their endings, or `expand_to`")
         if self.expand_to is not None and stems == others and len(stems) == 1:
@@ -102,7 +102,7 @@ class PinnedResult(StrictModel):
         return given
 
 
-def text_of(terms: Iterable[str], expand_to: Iterable[str] | None) -> str:
+def write_synonyms(terms: Iterable[str], expand_to: Iterable[str] | None) -> str:
     """Return a set of synonyms in the text form: `voucher, coupon`, or `k8s => kubernetes`."""
     left = ", ".join(terms)
     return left if expand_to is None else f"{left} => {', '.join(expand_to)}"

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from app.catalog.feed import ChangeNotice
 from app.search.signals import SearchScope, Stems
-from app.search.words.records import find_tools, rows_of
-from app.search.words.stems import query_stems, target_stems, term_stems
+from app.search.words.records import find_tools, list_rows
+from app.search.words.stems import stem_query, stem_target, stem_term
 from app.storage.database import Database
 from app.storage.models import PinnedResultRow, SynonymSetRow
 
@@ -56,21 +56,21 @@ class SearchWords:
             if rows_changed or tools_changed:
                 await self._read(rows_changed=rows_changed)
 
-    def synonyms(self, scope: SearchScope) -> Synonyms:
+    def get_synonyms(self, scope: SearchScope) -> Synonyms:
         """Return the terms that mean the same, by the stems of each term: those of the toolset and those of
         the tenant.
         """
         synonyms = self._words.synonyms
         return synonyms.get(scope.toolset, synonyms[None])
 
-    def pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:
+    def get_pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:
         """Return the ids of the tools that come first in searches for exactly these stems, in order: those of
         the toolset, or, where it has none for them, those of the tenant.
         """
         pins = self._words.pins
         wanted = frozenset(stems)
-        own = pins.get(scope.toolset, pins[None]).get(wanted)
-        return pins[None].get(wanted, ()) if own is None else own
+        toolset_pins = pins.get(scope.toolset, pins[None]).get(wanted)
+        return pins[None].get(wanted, ()) if toolset_pins is None else toolset_pins
 
     @property
     def _has_toolset(self) -> bool:
@@ -81,52 +81,52 @@ class SearchWords:
         synonyms, pins = self._synonyms, self._pins
         async with self._database.read_session() as session:
             if rows_changed:
-                synonyms = await rows_of(session, SynonymSetRow)
-                pins = await rows_of(session, PinnedResultRow)
+                synonyms = await list_rows(session, SynonymSetRow)
+                pins = await list_rows(session, PinnedResultRow)
             tools = await find_tools(session, {name for row in pins for name in row.tools})
         found = self._words.synonyms
         if rows_changed:
             # Thousands of terms take longer to analyse than the event loop may be held up.
-            found = await asyncio.to_thread(_synonyms_by_toolset, synonyms)
+            found = await asyncio.to_thread(_group_synonyms, synonyms)
         ids = {name: tool.id for name, tool in tools.items()}
-        self._words = _Words(found, _pins_by_toolset(pins, ids))
+        self._words = _Words(found, _group_pins(pins, ids))
         self._synonyms, self._pins = synonyms, pins
 
 
-def expansions(rows: Iterable[SynonymSetRow]) -> dict[Stems, Sequence[Stems]]:
+def expand_terms(rows: Iterable[SynonymSetRow]) -> dict[Stems, Sequence[Stems]]:
     """Return the terms that are searched, too, by the stems of each term.
 
     Sets that share a term are not joined: what `a` expands to does not expand again.
     """
-    found: dict[Stems, dict[Stems, None]] = {}
+    expanded: dict[Stems, dict[Stems, None]] = {}
     for row in rows:
         texts = row.terms if row.expand_to is None else row.expand_to
-        targets = [(term_stems(text), target_stems(text)) for text in texts]
-        for term in filter(None, map(term_stems, row.terms)):
-            others = found.setdefault(term, {})
-            for own, forms in targets:
-                if own != term:
+        targets = [(stem_term(text), stem_target(text)) for text in texts]
+        for term in filter(None, map(stem_term, row.terms)):
+            others = expanded.setdefault(term, {})
+            for term_stems_of_set, forms in targets:
+                if term_stems_of_set != term:
                     others.update(dict.fromkeys(filter(None, forms)))
-    return {term: tuple(others) for term, others in found.items() if others}
+    return {term: tuple(others) for term, others in expanded.items() if others}
 
 
-def _synonyms_by_toolset(rows: Sequence[SynonymSetRow]) -> dict[str | None, Synonyms]:
-    tenant = expansions(row for row in rows if row.toolset is None)
-    found: dict[str | None, Synonyms] = {None: tenant}
+def _group_synonyms(rows: Sequence[SynonymSetRow]) -> dict[str | None, Synonyms]:
+    tenant = expand_terms(row for row in rows if row.toolset is None)
+    by_toolset: dict[str | None, Synonyms] = {None: tenant}
     for toolset in {row.toolset for row in rows if row.toolset is not None}:
-        own = expansions(row for row in rows if row.toolset == toolset)
+        expanded = expand_terms(row for row in rows if row.toolset == toolset)
         # Only its own terms are stored again: a copy of all for each toolset could take hundreds of MB.
         merged: dict[Stems, Sequence[Stems]] = {
-            term: tuple(dict.fromkeys((*others, *tenant.get(term, ())))) for term, others in own.items()
+            term: tuple(dict.fromkeys((*others, *tenant.get(term, ())))) for term, others in expanded.items()
         }
-        found[toolset] = ChainMap(merged, tenant)
-    return found
+        by_toolset[toolset] = ChainMap(merged, tenant)
+    return by_toolset
 
 
-def _pins_by_toolset(rows: Sequence[PinnedResultRow], ids: Mapping[str, UUID]) -> dict[str | None, PinnedIds]:
-    found: dict[str | None, dict[frozenset[str], tuple[UUID, ...]]] = {None: {}}
+def _group_pins(rows: Sequence[PinnedResultRow], ids: Mapping[str, UUID]) -> dict[str | None, PinnedIds]:
+    by_toolset: dict[str | None, dict[frozenset[str], tuple[UUID, ...]]] = {None: {}}
     for row in rows:
         pinned = tuple(dict.fromkeys(ids[name] for name in row.tools if name in ids))
         # The older one counts, should two queries have the same stems in a later release.
-        found.setdefault(row.toolset, {}).setdefault(frozenset(query_stems(row.query)), pinned)
-    return dict(found)
+        by_toolset.setdefault(row.toolset, {}).setdefault(frozenset(stem_query(row.query)), pinned)
+    return dict(by_toolset)

@@ -76,36 +76,36 @@ async def count_rows(session: AsyncSession, kind: type[RowT]) -> int:
     return int((await session.execute(counted)).scalar_one())
 
 
-async def rows_of(session: AsyncSession, kind: type[RowT]) -> Sequence[RowT]:
+async def list_rows(session: AsyncSession, kind: type[RowT]) -> Sequence[RowT]:
     """Return all rows, the oldest first."""
-    return (await session.scalars(_in_order(select(kind), kind))).all()
+    return (await session.scalars(_sort_rows(select(kind), kind))).all()
 
 
-async def rows_in_scope(session: AsyncSession, kind: type[RowT], toolset: str | None) -> Sequence[RowT]:
+async def list_rows_in_scope(session: AsyncSession, kind: type[RowT], toolset: str | None) -> Sequence[RowT]:
     """Return the rows of a toolset, or with None those of the tenant, the oldest first."""
     query = select(kind).where(col(kind.toolset).is_not_distinct_from(toolset))
-    return (await session.scalars(_in_order(query, kind))).all()
+    return (await session.scalars(_sort_rows(query, kind))).all()
 
 
-async def page_of_synonyms(
+async def read_synonyms_page(
     session: AsyncSession, page: PageRequest, *, toolset: str | None, q: str | None
 ) -> Page[SynonymSetRow]:
     """Return a page of the sets of synonyms; raise InvalidInput for another list's cursor."""
-    statement = _listed(SynonymSetRow, toolset)
+    statement = _select_listed(SynonymSetRow, toolset)
     if q is not None:
         terms = (
             func.array_to_string(func.coalesce(column, sql("'{}'::text[]")), ", ")
             for column in (col(SynonymSetRow.terms), col(SynonymSetRow.expand_to))
         )
         statement = statement.where(contains(q, *terms))
-    return await read_page(session, statement, ordering=_ordering(SynonymSetRow), page=page)
+    return await read_page(session, statement, ordering=_build_ordering(SynonymSetRow), page=page)
 
 
-async def page_of_pins(
+async def read_pins_page(
     session: AsyncSession, page: PageRequest, *, toolset: str | None, q: str | None
 ) -> Page[PinnedResultRow]:
     """Return a page of the pinned results; raise InvalidInput for another list's cursor."""
-    statement = _listed(PinnedResultRow, toolset)
+    statement = _select_listed(PinnedResultRow, toolset)
     if q is not None:
         tools = func.array_to_string(col(PinnedResultRow.tools), ", ")
         statement = statement.where(contains(q, col(PinnedResultRow.query), tools))
@@ -146,12 +146,12 @@ async def find_tools(session: AsyncSession, names: Collection[str]) -> Mapping[s
             ),
         )
     )
-    found: dict[str, NamedTool] = {}
+    tools: dict[str, NamedTool] = {}
     rows = (await session.execute(statement)).all()
     # Of two tools with one name, that by its name for agents counts, as in toolsets.
     for column in ("alias", "name", "agent_name"):
-        found |= {getattr(row, column): NamedTool(row.id, row.name) for row in rows}
-    return {name: found[name] for name in names if name in found}
+        tools |= {getattr(row, column): NamedTool(row.id, row.name) for row in rows}
+    return {name: tools[name] for name in names if name in tools}
 
 
 async def record_words_change(
@@ -172,16 +172,16 @@ async def record_words_change(
     await record_change(session, kind="search-words", object_id=name)
 
 
-def _listed(kind: type[RowT], toolset: str | None) -> Select[Any]:
+def _select_listed(kind: type[RowT], toolset: str | None) -> Select[Any]:
     statement = select(kind).where(col(kind.tenant_id) == TENANT)
     return statement if toolset is None else statement.where(col(kind.toolset) == toolset)
 
 
-def _in_order(statement: Select[Any], kind: type[RowT]) -> Select[Any]:
+def _sort_rows(statement: Select[Any], kind: type[RowT]) -> Select[Any]:
     return statement.where(col(kind.tenant_id) == TENANT).order_by(col(kind.created_at), col(kind.id))
 
 
-def _ordering(kind: type[RowT]) -> Ordering:
+def _build_ordering(kind: type[RowT]) -> Ordering:
     times = {
         name: SortField(col(getattr(kind, name)), name, datetime) for name in ("created_at", "updated_at")
     }
@@ -190,7 +190,7 @@ def _ordering(kind: type[RowT]) -> Ordering:
 
 _PIN_ORDER: Final = Ordering(
     {
-        **_ordering(PinnedResultRow).fields,
+        **_build_ordering(PinnedResultRow).fields,
         "query": SortField(col(PinnedResultRow.query).collate("C"), "query"),
     },
     item_id=col(PinnedResultRow.id),

@@ -17,8 +17,8 @@ from app.core.errors import (
     InvalidInput,
     PreconditionFailed,
 )
-from app.core.pagination import Page, PageRequest, etag_matches, version_etag
-from app.search.words.definition import MAX_SETS, PinnedResult, SynonymSet, text_of
+from app.core.pagination import Page, PageRequest, matches_etag, write_etag
+from app.search.words.definition import MAX_SETS, PinnedResult, SynonymSet, write_synonyms
 from app.search.words.records import (
     NamedTool,
     RowT,
@@ -26,14 +26,14 @@ from app.search.words.records import (
     find_equal,
     find_row,
     find_tools,
+    list_rows_in_scope,
     lock_words,
-    page_of_pins,
-    page_of_synonyms,
+    read_pins_page,
+    read_synonyms_page,
     record_words_change,
     require_toolset,
-    rows_in_scope,
 )
-from app.search.words.stems import query_digest, synonyms_digest
+from app.search.words.stems import digest_query, digest_synonyms
 from app.search.words.text_form import format_synonyms, parse_synonyms
 from app.security.principal import Principal
 from app.storage.database import Database
@@ -73,7 +73,7 @@ class ImportedSynonyms:
 class ToolsetMembers(Protocol):
     """Knows the tools of toolsets."""
 
-    async def member_names(self, toolset: str) -> frozenset[str]:
+    async def list_member_names(self, toolset: str) -> frozenset[str]:
         """Return the canonical names of the tools of a toolset, none for one that does not exist."""
 
 
@@ -87,25 +87,25 @@ class SearchWordsService:
     feed: ChangeFeed
     toolsets: ToolsetMembers
 
-    async def synonyms(
+    async def get_synonyms(
         self, page: PageRequest, *, toolset: str | None, q: str | None, principal: Principal
     ) -> Page[SynonymSetRow]:
         """Return a page of the sets of synonyms; with `toolset`, of those of this toolset."""
         require_unrestricted(principal)
         async with self.database.read_session() as session:
-            return await page_of_synonyms(session, page, toolset=toolset, q=q)
+            return await read_synonyms_page(session, page, toolset=toolset, q=q)
 
-    async def pins(
+    async def get_pins(
         self, page: PageRequest, *, toolset: str | None, q: str | None, principal: Principal
     ) -> Page[PinnedResultState]:
         """Return a page of the pinned results; with `toolset`, of those of this toolset."""
         require_unrestricted(principal)
         async with self.database.read_session() as session:
-            found = await page_of_pins(session, page, toolset=toolset, q=q)
-        states = await self._states(found.rows)
+            found = await read_pins_page(session, page, toolset=toolset, q=q)
+        states = await self._describe_states(found.rows)
         return Page(states, found.next_cursor, found.total, found.total_at_least)
 
-    async def synonym_set(self, row_id: UUID, *, principal: Principal) -> SynonymSetRow:
+    async def read_synonym_set(self, row_id: UUID, *, principal: Principal) -> SynonymSetRow:
         """Return a set of synonyms."""
         require_unrestricted(principal)
         async with self.database.read_session() as session:
@@ -116,22 +116,22 @@ class SearchWordsService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await find_row(session, PinnedResultRow, row_id)
-        return (await self._states([row]))[0]
+        return (await self._describe_states([row]))[0]
 
     async def create_synonyms(self, given: SynonymSet, *, principal: Principal) -> SynonymSetRow:
         """Store a set of synonyms; raise Conflict where there is one of the same terms, and InvalidInput for
         an unknown toolset or one set too many.
         """
-        row = SynonymSetRow(**given.model_dump(), digest=_synonyms_digest(given))
-        return await self._create(row, "/terms", _synonyms_detail(given), principal)
+        row = SynonymSetRow(**given.model_dump(), digest=_digest_synonyms(given))
+        return await self._create(row, "/terms", _describe_synonyms(given), principal)
 
     async def create_pin(self, given: PinnedResult, *, principal: Principal) -> PinnedResultState:
         """Store a pinned result; raise Conflict where there is one for the same words, and InvalidInput for
         an unknown toolset or one too many.
         """
-        row = PinnedResultRow(**given.model_dump(), digest=query_digest(given.query))
-        made = await self._create(row, "/query", given.model_dump(mode="json"), principal)
-        return (await self._states([made]))[0]
+        row = PinnedResultRow(**given.model_dump(), digest=digest_query(given.query))
+        created = await self._create(row, "/query", given.model_dump(mode="json"), principal)
+        return (await self._describe_states([created]))[0]
 
     async def replace_synonyms(
         self, row_id: UUID, given: SynonymSet, *, if_match: str | None, principal: Principal
@@ -139,8 +139,8 @@ class SearchWordsService:
         """Replace a set of synonyms; raise PreconditionFailed where `if_match` names another version, and
         what `create_synonyms` raises.
         """
-        members = given.model_dump() | {"digest": _synonyms_digest(given)}
-        change = _Replacement(SynonymSetRow, row_id, members, "/terms", _synonyms_detail(given), if_match)
+        members = given.model_dump() | {"digest": _digest_synonyms(given)}
+        change = _Replacement(SynonymSetRow, row_id, members, "/terms", _describe_synonyms(given), if_match)
         return await self._replace(change, principal)
 
     async def replace_pin(
@@ -149,10 +149,10 @@ class SearchWordsService:
         """Replace a pinned result; raise PreconditionFailed where `if_match` names another version, and what
         `create_pin` raises.
         """
-        members = given.model_dump() | {"digest": query_digest(given.query)}
+        members = given.model_dump() | {"digest": digest_query(given.query)}
         detail = given.model_dump(mode="json")
         change = _Replacement(PinnedResultRow, row_id, members, "/query", detail, if_match)
-        return (await self._states([await self._replace(change, principal)]))[0]
+        return (await self._describe_states([await self._replace(change, principal)]))[0]
 
     async def delete(
         self, kind: type[RowT], row_id: UUID, *, if_match: str | None, principal: Principal
@@ -166,7 +166,7 @@ class SearchWordsService:
             await session.delete(row)
             await session.flush()
             await record_words_change(
-                session, kind, row_id, "deleted", actor=principal.key_id, detail=_row_detail(row)
+                session, kind, row_id, "deleted", actor=principal.key_id, detail=_describe_row(row)
             )
         await self.feed.catch_up()
 
@@ -177,8 +177,8 @@ class SearchWordsService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             await require_toolset(session, toolset)
-            rows = await rows_in_scope(session, SynonymSetRow, toolset)
-        return _text(rows)
+            rows = await list_rows_in_scope(session, SynonymSetRow, toolset)
+        return _write_rows(rows)
 
     async def import_synonyms(
         self, text: str, *, toolset: str | None, if_match: str | None, principal: Principal
@@ -192,12 +192,12 @@ class SearchWordsService:
         """
         require_unrestricted(principal)
         # Thousands of terms take longer to analyse than the event loop may be held up.
-        given = await asyncio.to_thread(_sets_by_digest, text, toolset)
+        given = await asyncio.to_thread(_index_sets, text, toolset)
         async with self.database.transaction() as session:
             await lock_words(session)
             await require_toolset(session, toolset)
-            rows = await rows_in_scope(session, SynonymSetRow, toolset)
-            if if_match is not None and not etag_matches(if_match, text_etag(_text(rows))):
+            rows = await list_rows_in_scope(session, SynonymSetRow, toolset)
+            if if_match is not None and not matches_etag(if_match, write_text_etag(_write_rows(rows))):
                 raise PreconditionFailed("The synonyms have changed since they were read.")
             stored = {row.digest for row in rows}
             outdated = [row for row in rows if row.digest not in given]
@@ -214,20 +214,20 @@ class SearchWordsService:
             await session.flush()
             detail = {"toolset": toolset, "created": len(added), "deleted": len(outdated)}
             # Within the transaction: afterwards somebody else may have replaced it.
-            now_stored = _text(await rows_in_scope(session, SynonymSetRow, toolset))
+            now_stored = _write_rows(await list_rows_in_scope(session, SynonymSetRow, toolset))
             await record_words_change(
                 session, SynonymSetRow, None, "imported", actor=principal.key_id, detail=detail
             )
         await self.feed.catch_up()
         return ImportedSynonyms(len(added), len(outdated), len(given) - len(added)), now_stored
 
-    async def _create(self, row: RowT, at: str, detail: Mapping[str, Any], principal: Principal) -> RowT:
+    async def _create(self, row: RowT, pointer: str, detail: Mapping[str, Any], principal: Principal) -> RowT:
         require_unrestricted(principal)
         kind, row_id = type(row), row.id
         async with self.database.transaction() as session:
             await lock_words(session)
             await require_toolset(session, row.toolset)
-            _check_unique(await find_equal(session, kind, row.toolset, row.digest), at)
+            _check_unique(await find_equal(session, kind, row.toolset, row.digest), pointer)
             _check_bound(await count_rows(session, kind) + 1, kind)
             session.add(row)
             await session.flush()
@@ -257,16 +257,16 @@ class SearchWordsService:
         await self.feed.catch_up()
         return row
 
-    async def _states(self, rows: Sequence[PinnedResultRow]) -> list[PinnedResultState]:
+    async def _describe_states(self, rows: Sequence[PinnedResultRow]) -> list[PinnedResultState]:
         """Return pinned results with what of them has no effect now."""
         async with self.database.read_session() as session:
             tools = await find_tools(session, {name for row in rows for name in row.tools})
         members: dict[str, frozenset[str]] = {}
         for toolset in {row.toolset for row in rows if row.toolset is not None}:
-            members[toolset] = await self.toolsets.member_names(toolset)
+            members[toolset] = await self.toolsets.list_member_names(toolset)
         return [
             PinnedResultState(
-                row, tuple(_problems(row, tools, None if row.toolset is None else members[row.toolset]))
+                row, tuple(_list_problems(row, tools, None if row.toolset is None else members[row.toolset]))
             )
             for row in rows
         ]
@@ -298,60 +298,60 @@ def require_unrestricted(principal: Principal) -> None:
         )
 
 
-def etag(row: SynonymSetRow | PinnedResultRow) -> str:
+def write_row_etag(row: SynonymSetRow | PinnedResultRow) -> str:
     """Return the strong entity tag of a row: its version in quotes (RFC 9110 section 8.8.3)."""
-    return version_etag(row.version)
+    return write_etag(row.version)
 
 
-def text_etag(text: str) -> str:
+def write_text_etag(text: str) -> str:
     """Return the strong entity tag of synonyms as text: the beginning of its SHA-256 in quotes."""
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:16]}"'
 
 
-def _synonyms_digest(given: SynonymSet) -> bytes:
-    return synonyms_digest(given.terms, given.expand_to)
+def _digest_synonyms(given: SynonymSet) -> bytes:
+    return digest_synonyms(given.terms, given.expand_to)
 
 
-def _sets_by_digest(text: str, toolset: str | None) -> dict[bytes, SynonymSet]:
+def _index_sets(text: str, toolset: str | None) -> dict[bytes, SynonymSet]:
     """Return the sets of a text, the last one first; of equal ones the first one of the text."""
-    return {_synonyms_digest(one): one for one in reversed(parse_synonyms(text, toolset=toolset))}
+    return {_digest_synonyms(one): one for one in reversed(parse_synonyms(text, toolset=toolset))}
 
 
-def _synonyms_detail(given: SynonymSet | SynonymSetRow) -> dict[str, Any]:
-    return {"synonyms": text_of(given.terms, given.expand_to), "toolset": given.toolset}
+def _describe_synonyms(given: SynonymSet | SynonymSetRow) -> dict[str, Any]:
+    return {"synonyms": write_synonyms(given.terms, given.expand_to), "toolset": given.toolset}
 
 
-def _row_detail(row: SynonymSetRow | PinnedResultRow) -> dict[str, Any]:
+def _describe_row(row: SynonymSetRow | PinnedResultRow) -> dict[str, Any]:
     if isinstance(row, SynonymSetRow):
-        return _synonyms_detail(row)
+        return _describe_synonyms(row)
     return {"query": row.query, "tools": row.tools, "toolset": row.toolset}
 
 
-def _text(rows: Sequence[SynonymSetRow]) -> str:
+def _write_rows(rows: Sequence[SynonymSetRow]) -> str:
     return format_synonyms((row.terms, row.expand_to) for row in rows)
 
 
-def _problems(
+def _list_problems(
     row: PinnedResultRow, tools: Mapping[str, NamedTool], members: frozenset[str] | None
 ) -> Sequence[PinProblem]:
     problems = []
     for name in row.tools:
-        found = tools.get(name)
-        if found is None:
+        tool = tools.get(name)
+        if tool is None:
             problems.append(PinProblem(name, "There is no enabled tool of this name."))
-        elif members is not None and found.tool not in members:
+        elif members is not None and tool.tool not in members:
             problems.append(PinProblem(name, f"The toolset {row.toolset} does not have this tool."))
     return problems
 
 
-def _check_unique(equal: SynonymSetRow | PinnedResultRow | None, at: str) -> None:
+def _check_unique(equal: SynonymSetRow | PinnedResultRow | None, pointer: str) -> None:
     """Raise Conflict for a row of the same words in the same scope."""
     if equal is None:
         return
     path = f"{_PATHS[type(equal)]}/{equal.id}"
-    what = "set of synonyms of these terms" if at == "/terms" else "pinned result for these words"
+    what = "set of synonyms of these terms" if pointer == "/terms" else "pinned result for these words"
     error = Conflict(f"There is a {what} already.", hint=f"Change it with PUT {path}.")
-    error.errors = (FieldError(at, "Its words are those of another one."),)
+    error.errors = (FieldError(pointer, "Its words are those of another one."),)
     raise error
 
 
@@ -363,5 +363,5 @@ def _check_bound(count: int, kind: type[Any]) -> None:
 
 
 def _check_version(row: SynonymSetRow | PinnedResultRow, if_match: str | None) -> None:
-    if if_match is not None and not etag_matches(if_match, etag(row)):
-        raise PreconditionFailed(f"It has changed since it was read: its ETag is {etag(row)} now.")
+    if if_match is not None and not matches_etag(if_match, write_row_etag(row)):
+        raise PreconditionFailed(f"It has changed since it was read: its ETag is {write_row_etag(row)} now.")

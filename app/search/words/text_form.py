@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from app.core.errors import FieldError, InvalidInput
-from app.search.words.definition import MAX_SETS, SynonymSet, text_of
+from app.search.words.definition import MAX_SETS, SynonymSet, write_synonyms
 
 MEDIA_TYPE: Final = "text/plain"
 _ARROW: Final = "=>"
@@ -26,7 +26,7 @@ def parse_synonyms(text: str, *, toolset: str | None) -> list[SynonymSet]:
         if not content or content.startswith("#"):
             continue
         left, arrow, right = content.partition(_ARROW)
-        terms, expand_to = _terms(left), _terms(right) if arrow else None
+        terms, expand_to = _split_terms(left), _split_terms(right) if arrow else None
         try:
             sets.append(SynonymSet(terms=terms, expand_to=expand_to, toolset=toolset))
         except ValidationError as error:
@@ -45,8 +45,8 @@ def parse_synonyms(text: str, *, toolset: str | None) -> list[SynonymSet]:
 
 def format_synonyms(sets: Iterable[tuple[list[str], list[str] | None]]) -> str:
     """Return sets (their terms, and what these expand to) as text, which `parse_synonyms` reads."""
-    return "".join(f"{text_of(terms, expand_to)}\n" for terms, expand_to in sets)
+    return "".join(f"{write_synonyms(terms, expand_to)}\n" for terms, expand_to in sets)
 
 
-def _terms(text: str) -> list[str]:
+def _split_terms(text: str) -> list[str]:
     return [term.strip() for term in text.split(",") if term.strip()]

@@ -37,7 +37,7 @@ def install(app: FastAPI, *, is_open: bool) -> None:
             await authorise(request, "tools:read")
 
     @lru_cache(maxsize=1)
-    def page(root: str) -> str:
+    def render_page(root: str) -> str:
         return render(app.openapi(), root)
 
     async def openapi(request: Request) -> Response:
@@ -47,10 +47,10 @@ def install(app: FastAPI, *, is_open: bool) -> None:
     async def docs(request: Request) -> Response:
         await admit(request)
         # The first request renders the page, which takes as long as many calls.
-        return HTMLResponse(await run_in_threadpool(page, _root(request)), headers=_HEADERS)
+        return HTMLResponse(await run_in_threadpool(render_page, _get_root(request)), headers=_HEADERS)
 
     async def home(request: Request) -> Response:
-        return RedirectResponse(f"{_root(request)}/docs")
+        return RedirectResponse(f"{_get_root(request)}/docs")
 
     # Declared public for the test that visits all routes, although a setting may require a key.
     for endpoint in (openapi, docs, home):
@@ -64,7 +64,7 @@ def install(app: FastAPI, *, is_open: bool) -> None:
         app.router.routes.append(route)
 
 
-def _root(request: Request) -> str:
+def _get_root(request: Request) -> str:
     """Return the path that a proxy has removed (`ROOT_PATH`), without a slash at its end."""
     root: str = request.scope.get("root_path", "")
     return root.rstrip("/")

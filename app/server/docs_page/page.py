@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from app.server.docs_page.schemas import SchemaView, schema_view
+from app.server.docs_page.schemas import SchemaView, build_schema_view
 
 _TEMPLATE: Final = "page.html"
 _METHODS: Final = frozenset({"get", "put", "post", "delete", "patch", "head", "options", "trace"})
@@ -105,25 +105,26 @@ def render(document: Mapping[str, Any], root: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["prose"] = prose
+    environment.filters["prose"] = render_prose
     schemas = document.get("components", {}).get("schemas", {})
     return environment.get_template(_TEMPLATE).render(
         info=document["info"],
         root=root,
-        tags=_tags(document),
-        schemas={name: schema_view(schema) for name, schema in schemas.items()},
+        tags=_list_tags(document),
+        schemas={name: build_schema_view(schema) for name, schema in schemas.items()},
     )
 
 
-def prose(text: str) -> Markup:
+def render_prose(text: str) -> Markup:
     """Return text as HTML: paragraphs and `code`, the parts of CommonMark that our descriptions use."""
     paragraphs = (
-        Markup("<p>{}</p>").format(_inline(paragraph)) for paragraph in re.split(r"\n\s*\n", text.strip())
+        Markup("<p>{}</p>").format(_render_inline(paragraph))
+        for paragraph in re.split(r"\n\s*\n", text.strip())
     )
     return Markup("\n").join(paragraphs)
 
 
-def _inline(text: str) -> Markup:
+def _render_inline(text: str) -> Markup:
     # Every second part of the split is what stands between backticks.
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
@@ -131,9 +132,9 @@ def _inline(text: str) -> Markup:
     )
 
 
-def _tags(document: Mapping[str, Any]) -> list[TagView]:
+def _list_tags(document: Mapping[str, Any]) -> list[TagView]:
     operations = [
-        (operation["tags"][0], _operation(document, path, method, operation))
+        (operation["tags"][0], _build_operation(document, path, method, operation))
         for path, item in document["paths"].items()
         for method, operation in item.items()
         if method in _METHODS
@@ -146,7 +147,7 @@ def _tags(document: Mapping[str, Any]) -> list[TagView]:
     ]
 
 
-def _operation(
+def _build_operation(
     document: Mapping[str, Any], path: str, method: str, operation: Mapping[str, Any]
 ) -> OperationView:
     return OperationView(
@@ -157,24 +158,24 @@ def _operation(
         description=operation.get("description", ""),
         scopes=tuple(operation.get("x-required-scopes", ())),
         needs_key="x-required-scopes" in operation,
-        parameters=tuple(_parameter(parameter) for parameter in operation.get("parameters", ())),
-        bodies=tuple(_contents(document, operation.get("requestBody", {}))),
+        parameters=tuple(_build_parameter(parameter) for parameter in operation.get("parameters", ())),
+        bodies=tuple(_list_contents(document, operation.get("requestBody", {}))),
         responses=tuple(
             ResponseView(
                 status,
                 response["description"],
                 tuple(
-                    HeaderView(name, header.get("description", ""), schema_view(header["schema"]))
+                    HeaderView(name, header.get("description", ""), build_schema_view(header["schema"]))
                     for name, header in response.get("headers", {}).items()
                 ),
-                tuple(_contents(document, response)),
+                tuple(_list_contents(document, response)),
             )
             for status, response in sorted(operation["responses"].items())
         ),
     )
 
 
-def _parameter(parameter: Mapping[str, Any]) -> ParameterView:
+def _build_parameter(parameter: Mapping[str, Any]) -> ParameterView:
     schema = parameter["schema"]
     examples = [parameter["example"]] if "example" in parameter else schema.get("examples", [])[:1]
     is_list = schema.get("type") == "array"
@@ -190,30 +191,30 @@ def _parameter(parameter: Mapping[str, Any]) -> ParameterView:
         is_list=is_list,
         choices=choices,
         description=parameter.get("description", ""),
-        schema=schema_view(described),
+        schema=build_schema_view(described),
         example="\n".join(map(str, values)),
     )
 
 
-def _contents(document: Mapping[str, Any], holder: Mapping[str, Any]) -> Iterator[ContentView]:
+def _list_contents(document: Mapping[str, Any], holder: Mapping[str, Any]) -> Iterator[ContentView]:
     for media_type, media in holder.get("content", {}).items():
-        examples = tuple(_examples(document, media))
+        examples = tuple(_list_examples(document, media))
         is_text = _TEXT_TYPES.match(media_type) is not None
-        yield ContentView(media_type, is_text, schema_view(media.get("schema", {})), examples)
+        yield ContentView(media_type, is_text, build_schema_view(media.get("schema", {})), examples)
 
 
-def _examples(document: Mapping[str, Any], media: Mapping[str, Any]) -> Iterator[ExampleView]:
+def _list_examples(document: Mapping[str, Any], media: Mapping[str, Any]) -> Iterator[ExampleView]:
     if "example" in media:
-        yield ExampleView("", _text(media["example"]))
+        yield ExampleView("", _write_text(media["example"]))
     for name, example in media.get("examples", {}).items():
-        found = example
+        resolved_example = example
         if "$ref" in example:
-            found = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
-        yield ExampleView(name, _text(found["value"]))
+            resolved_example = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
+        yield ExampleView(name, _write_text(resolved_example["value"]))
     if not media.keys() & {"example", "examples"}:
         for example in media.get("schema", {}).get("examples", ())[:1]:
-            yield ExampleView("", _text(example))
+            yield ExampleView("", _write_text(example))
 
 
-def _text(value: Any) -> str:
+def _write_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -8,19 +8,19 @@ the body, or with `#/query/x`, `#/path/x`, `#/header/x`.
 from app.server.problems.responses import (
     MEDIA_TYPE,
     UnhandledErrorMiddleware,
-    error_response,
+    build_error_response,
+    build_problem_response,
     install,
     log_truncated_response,
-    problem_response,
 )
 from app.server.problems.translation import translate
 
 __all__ = [
     "MEDIA_TYPE",
     "UnhandledErrorMiddleware",
-    "error_response",
+    "build_error_response",
+    "build_problem_response",
     "install",
     "log_truncated_response",
-    "problem_response",
     "translate",
 ]

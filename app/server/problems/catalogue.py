@@ -62,18 +62,18 @@ class ProblemType:
         }
 
 
-def error_classes() -> dict[str, type[GatewayError]]:
+def list_error_classes() -> dict[str, type[GatewayError]]:
     """Return the first class of each slug in the error tree, with those of installed protocols."""
-    found: dict[str, type[GatewayError]] = {}
+    classes: dict[str, type[GatewayError]] = {}
     for kind in _walk(GatewayError):
-        found.setdefault(kind.slug, kind)
-    return found
+        classes.setdefault(kind.slug, kind)
+    return classes
 
 
-def problem_types() -> list[ProblemType]:
+def describe_problem_types() -> list[ProblemType]:
     """Return all problem types, sorted by status and slug."""
-    found = [_problem_type(kind) for kind in error_classes().values()]
-    return sorted(found, key=lambda one: (one.status, one.slug))
+    types = [_build_problem_type(kind) for kind in list_error_classes().values()]
+    return sorted(types, key=lambda problem_type: (problem_type.status, problem_type.slug))
 
 
 def _walk(kind: type[GatewayError]) -> Iterator[type[GatewayError]]:
@@ -82,7 +82,7 @@ def _walk(kind: type[GatewayError]) -> Iterator[type[GatewayError]]:
         yield from _walk(inner)
 
 
-def _problem_type(kind: type[GatewayError]) -> ProblemType:
+def _build_problem_type(kind: type[GatewayError]) -> ProblemType:
     text = TEXTS.get(kind.slug)
     retryable: Retryable = "yes" if kind.retryable else "no"
     return ProblemType(
@@ -101,16 +101,16 @@ def _problem_type(kind: type[GatewayError]) -> ProblemType:
 
 def example(kind: type[GatewayError]) -> dict[str, Any]:
     """Return an example of the problems of a class: a recorded one, with the members of the class added."""
-    recorded = _recorded().get(kind.slug, {})
+    recorded = _load_recorded().get(kind.slug, {})
     if issubclass(kind, UpstreamRejected):
-        made: GatewayError = kind(response=UpstreamErrorResponse(422, {"error": "q is empty"}))
+        error: GatewayError = kind(response=UpstreamErrorResponse(422, {"error": "q is empty"}))
     else:
-        made = kind()
-    extra = {} if kind.slug in _recorded() else made.extra
-    return {**made.as_problem(without_extra=True), **extra, **recorded}
+        error = kind()
+    extra = {} if kind.slug in _load_recorded() else error.extra
+    return {**error.as_problem(without_extra=True), **extra, **recorded}
 
 
 @cache
-def _recorded() -> dict[str, dict[str, Any]]:
+def _load_recorded() -> dict[str, dict[str, Any]]:
     problems: dict[str, dict[str, Any]] = json.loads(_EXAMPLES.read_bytes())["problems"]
     return problems

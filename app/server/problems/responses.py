@@ -56,42 +56,42 @@ class UnhandledErrorMiddleware:
             return
         begun = False
 
-        async def watched(message: Message) -> None:
+        async def send_watched(message: Message) -> None:
             nonlocal begun
             begun = begun or message["type"] == "http.response.start"
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, send_watched)
         except Exception as error:  # noqa: BLE001  (the last place that can respond)
             if begun:
                 log_truncated_response(error)
                 # Only an error makes the server close the connection, so that the response is not taken as
                 # complete.
                 raise ResponseTruncated from None
-            await error_response(HTTPConnection(scope), error)(scope, receive, send)
+            await build_error_response(HTTPConnection(scope), error)(scope, receive, send)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    return error_response(request, error)
+    return build_error_response(request, error)
 
 
-def error_response(connection: HTTPConnection, error: Exception) -> Response:
+def build_error_response(connection: HTTPConnection, error: Exception) -> Response:
     """Return the response to any error; log an unexpected one."""
     known = translate(connection, error)
     if known is None:
         known = log_unexpected_error(error)
     call_id = getattr(connection.state, "call_id", None)
     if known.status in (401, 403):
-        _challenge(known, connection.scope)
-    return problem_response(
+        _set_challenge(known, connection.scope)
+    return build_problem_response(
         known,
         call_id=None if call_id is None else str(call_id),
-        base_url=_base_url(connection.scope),
+        base_url=_get_base_url(connection.scope),
     )
 
 
-def _challenge(error: GatewayError, scope: Mapping[str, Any]) -> None:
+def _set_challenge(error: GatewayError, scope: Mapping[str, Any]) -> None:
     """Set WWW-Authenticate of a 401, and of a 403 for a missing scope."""
     services = scope.get("state", {}).get("services")
     if services is not None:
@@ -100,7 +100,9 @@ def _challenge(error: GatewayError, scope: Mapping[str, Any]) -> None:
             error.headers["WWW-Authenticate"] = value
 
 
-def problem_response(error: GatewayError, *, call_id: str | None = None, base_url: str = "") -> Response:
+def build_problem_response(
+    error: GatewayError, *, call_id: str | None = None, base_url: str = ""
+) -> Response:
     """Return the problem response of an error, with `call_id` where it belongs to a call.
 
     `base_url` is the gateway's public URL, for links to its pages.
@@ -133,7 +135,7 @@ def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
             return json.dumps(without_extra, default=lambda _: None).encode()
 
 
-def _base_url(scope: Scope) -> str:
+def _get_base_url(scope: Scope) -> str:
     """Return the gateway's public URL by its settings, or the path that a proxy has removed."""
     services = (scope.get("state") or {}).get("services")
     if services is None:

@@ -29,9 +29,9 @@ from app.core.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from app.core.suggestions import closest, did_you_mean
-from app.core.text import json_error
-from app.server.problems.validation import validation_error
+from app.core.suggestions import did_you_mean, find_similar
+from app.core.text import describe_json_error
+from app.server.problems.validation import convert_validation_error
 from app.storage.database import DatabasePoolExhausted, is_unavailable
 
 # HEAD is served wherever GET is (app/server/head_requests.py).
@@ -59,14 +59,14 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
         case GatewayError():
             return error
         case RequestValidationError():
-            return validation_error(error, _body_type(connection))
+            return convert_validation_error(error, _get_body_type(connection))
         case HTTPException():
             return _from_http(connection, error)
         case ClientDisconnect():
             return BadRequest("The client disconnected before its request was complete.")
         case json.JSONDecodeError():
             return BadRequest(
-                json_error("The body", error.doc.encode(errors="replace"), error.pos, error.msg)
+                describe_json_error("The body", error.doc.encode(errors="replace"), error.pos, error.msg)
             )
         case UnicodeDecodeError():
             return BadRequest("The body is not valid UTF-8.")
@@ -77,7 +77,7 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
     return None
 
 
-def _body_type(connection: HTTPConnection) -> Any:
+def _get_body_type(connection: HTTPConnection) -> Any:
     """Return the type of the body of the request's route, None where it has none."""
     field = getattr(connection.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation
@@ -91,27 +91,29 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
         if known is not None:
             return known
     if error.status_code == 404:
-        return _no_such_url(connection)
+        return _report_unknown_url(connection)
     kind, detail = _BY_STATUS.get(error.status_code, (None, ""))
-    made = _HttpStatusError(error.status_code) if kind is None else kind(detail)
-    made.headers |= dict(error.headers or {})
+    converted = _HttpStatusError(error.status_code) if kind is None else kind(detail)
+    converted.headers |= dict(error.headers or {})
     if error.status_code == 405:
-        named = {name.lower(): value for name, value in made.headers.items()}.get("allow")
-        made.headers = {name: value for name, value in made.headers.items() if name.lower() != "allow"}
-        made.headers["Allow"] = _allowed_methods(connection) or named or "GET, HEAD"
-        made.detail = f"This resource supports {made.headers['Allow']} only."
-    return made
+        named = {name.lower(): value for name, value in converted.headers.items()}.get("allow")
+        converted.headers = {
+            name: value for name, value in converted.headers.items() if name.lower() != "allow"
+        }
+        converted.headers["Allow"] = _list_allowed_methods(connection) or named or "GET, HEAD"
+        converted.detail = f"This resource supports {converted.headers['Allow']} only."
+    return converted
 
 
-def _no_such_url(connection: HTTPConnection) -> NotFound:
+def _report_unknown_url(connection: HTTPConnection) -> NotFound:
     """Return NotFound for a path that has no route, with the most similar path of the API."""
     path = connection.scope["path"].removeprefix(connection.scope.get("root_path", ""))
     paths = dict.fromkeys(
-        found
+        path_of_route
         for route in iter_routes(connection.app.router.routes)
-        if (found := getattr(route, "path", None)) and found != "/"
+        if (path_of_route := getattr(route, "path", None)) and path_of_route != "/"
     )
-    similar = closest(path, paths)
+    similar = find_similar(path, paths)
     hint = (
         f"{did_you_mean(similar)} /docs has all paths."
         if similar
@@ -138,7 +140,7 @@ class _HttpStatusError(GatewayError):
         super().__init__()
 
 
-def _allowed_methods(connection: HTTPConnection) -> str:
+def _list_allowed_methods(connection: HTTPConnection) -> str:
     """Return all methods of the path (RFC 9110 section 15.5.6); Starlette names those of the first route
     only.
 
@@ -156,7 +158,7 @@ def _allowed_methods(connection: HTTPConnection) -> str:
     literal = [one for one in iter_routes(connection.app.router.routes) if getattr(one, "path", None) == path]
     if literal and not isinstance(literal[0], Mount):
         methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
-        return _listed(method for method in _METHODS if method in methods)
+        return _write_methods(method for method in _METHODS if method in methods)
     found = []
     for method in _METHODS:
         scope_of_method = {**scope_of_path, "method": method}
@@ -167,10 +169,10 @@ def _allowed_methods(connection: HTTPConnection) -> str:
             return ""
         if fitting:
             found.append(method)
-    return _listed(found)
+    return _write_methods(found)
 
 
-def _listed(methods: Iterable[str]) -> str:
+def _write_methods(methods: Iterable[str]) -> str:
     """Return methods as the value of `Allow`, with HEAD after GET."""
     return ", ".join("GET, HEAD" if method == "GET" else method for method in methods)
 

@@ -13,10 +13,10 @@ from app.core.errors import (
     InvalidInput,
     UnsupportedMediaType,
 )
-from app.core.field_names import unknown_member
+from app.core.field_names import describe_unknown_member
 from app.core.schemas import PATTERN_MESSAGES
-from app.core.suggestions import closest, did_you_mean
-from app.core.text import json_error
+from app.core.suggestions import did_you_mean, find_similar
+from app.core.text import describe_json_error
 
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200
@@ -31,7 +31,7 @@ _GENERIC = "This value is not valid."
 _QUOTED = re.compile("'([^']*)'")
 
 
-def validation_error(error: RequestValidationError, body_type: Any = None) -> GatewayError:
+def convert_validation_error(error: RequestValidationError, body_type: Any = None) -> GatewayError:
     """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422.
 
     `body_type` is the type of the route's body, whose fields are suggested for unknown members.
@@ -43,32 +43,36 @@ def validation_error(error: RequestValidationError, body_type: Any = None) -> Ga
             document = (
                 error.body if isinstance(error.body, bytes) else str(error.body).encode(errors="replace")
             )
-            detail = json_error("The body", document, int(finding["loc"][-1]))
+            detail = describe_json_error("The body", document, int(finding["loc"][-1]))
             return BadRequest(detail, errors=[FieldError("", "Must be JSON.")])
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
-    found = [_field_error(finding, error.body, body_type) for finding in findings[:_MAX_ERRORS]]
-    pointers = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
-    return InvalidInput(f"The input is not valid: see {pointers}.", errors=found)
+    field_errors = [
+        _convert_field_error(finding, error.body, body_type) for finding in findings[:_MAX_ERRORS]
+    ]
+    pointers = ", ".join(dict.fromkeys(one.pointer or "the body" for one in field_errors[:5]))
+    return InvalidInput(f"The input is not valid: see {pointers}.", errors=field_errors)
 
 
-def _field_error(finding: Mapping[str, Any], body: Any, body_type: Any) -> FieldError:
+def _convert_field_error(finding: Mapping[str, Any], body: Any, body_type: Any) -> FieldError:
     location, *parts = finding["loc"] or ("body",)
     if location in _LOCATIONS:
-        pointer = "#" + "".join(f"/{_segment(part)}" for part in (location, *parts))
+        pointer = "#" + "".join(f"/{_escape_segment(part)}" for part in (location, *parts))
     else:
         is_missing = finding["type"] == "missing"
-        pointer = "".join(f"/{_segment(part)}" for part in _body_path(body, parts, is_missing=is_missing))
+        pointer = "".join(
+            f"/{_escape_segment(part)}" for part in _find_body_path(body, parts, is_missing=is_missing)
+        )
     context = finding.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
     if (location, *parts) == ("query", "cursor"):
         return FieldError(pointer, "This is not a cursor of this list: send `next_cursor` of its last page.")
     if finding["type"] == "extra_forbidden":
-        return FieldError(pointer, unknown_member(body_type, parts))
-    return FieldError(pointer, _message(finding), expected if isinstance(expected, str) else None)
+        return FieldError(pointer, describe_unknown_member(body_type, parts))
+    return FieldError(pointer, _write_message(finding), expected if isinstance(expected, str) else None)
 
 
-def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
+def _find_body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable[Any]:
     """Return the parts of a location that exist in the body; the others name members of a union."""
     node = body
     for number, part in enumerate(parts, start=1):
@@ -86,7 +90,7 @@ def _body_path(body: Any, parts: Sequence[Any], *, is_missing: bool) -> Iterable
             return
 
 
-def _message(finding: Mapping[str, Any]) -> str:
+def _write_message(finding: Mapping[str, Any]) -> str:
     if own := _MESSAGES.get(finding["type"]):
         return own
     if finding["type"] == "union_tag_invalid":
@@ -99,11 +103,11 @@ def _message(finding: Mapping[str, Any]) -> str:
     sent = finding.get("input")
     if finding["type"] in ("literal_error", "enum") and isinstance(sent, str):
         options = _QUOTED.findall(str((finding.get("ctx") or {}).get("expected", "")))
-        return f"{message}. {did_you_mean(closest(sent, options))}".rstrip()
+        return f"{message}. {did_you_mean(find_similar(sent, options))}".rstrip()
     if isinstance(sent, str) and len(sent) > 5 and sent in message:
         return _GENERIC
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 
-def _segment(part: Any) -> str:
+def _escape_segment(part: Any) -> str:
     return str(part)[:_MAX_SEGMENT_LENGTH].replace("~", "~0").replace("/", "~1")

@@ -14,20 +14,20 @@ from app.api.authorisation import public_route
 from app.core.errors import not_found
 from app.core.media_types import choose_media_type
 from app.core.schemas import problem_responses
-from app.core.suggestions import closest
+from app.core.suggestions import find_similar
 from app.security.scopes import SCOPES
-from app.server.problems.catalogue import ProblemType, problem_types
+from app.server.problems.catalogue import ProblemType, describe_problem_types
 from app.server.reference_pages.render import (
-    problem_html,
-    problem_markdown,
-    problems_html,
-    problems_markdown,
-    scope_html,
-    scope_markdown,
-    scopes_html,
-    scopes_markdown,
+    render_problem_html,
+    render_problem_markdown,
+    render_problems_html,
+    render_problems_markdown,
+    render_scope_html,
+    render_scope_markdown,
+    render_scopes_html,
+    render_scopes_markdown,
 )
-from app.server.reference_pages.scopes import ScopeDescription, scope_descriptions
+from app.server.reference_pages.scopes import ScopeDescription, describe_scopes
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -98,7 +98,7 @@ class ScopeList(BaseModel):
     items: list[ScopeView]
 
 
-def _media(schema: type[BaseModel], markdown: str) -> dict[int | str, dict[str, Any]]:
+def _describe_media(schema: type[BaseModel], markdown: str) -> dict[int | str, dict[str, Any]]:
     text = {"schema": {"type": "string"}}
     html = {**text, "example": '<!DOCTYPE html>\n<html lang="en">...</html>\n'}
     content = {_HTML: html, _MARKDOWN: {**text, "example": markdown}}
@@ -110,16 +110,16 @@ def _media(schema: type[BaseModel], markdown: str) -> dict[int | str, dict[str, 
     operation_id="listProblemTypes",
     summary="List the problem types",
     response_model=ProblemTypeList,
-    responses=_media(ProblemTypeList, "| slug | status | retry | title |\n...") | _INVALID,
+    responses=_describe_media(ProblemTypeList, "| slug | status | retry | title |\n...") | _INVALID,
 )
 async def list_problem_types(request: Request, accept: Accept = None) -> Response:
     """Return what each problem type means, by status."""
-    found = problem_types()
-    return _represented(
+    types = describe_problem_types()
+    return _choose_representation(
         accept,
-        html=lambda: problems_html(found, _root(request)),
-        markdown=lambda: problems_markdown(found),
-        value=lambda: {"items": [one.as_json() for one in found]},
+        html=lambda: render_problems_html(types, _get_root(request)),
+        markdown=lambda: render_problems_markdown(types),
+        value=lambda: {"items": [one.as_json() for one in types]},
     )
 
 
@@ -128,7 +128,7 @@ async def list_problem_types(request: Request, accept: Accept = None) -> Respons
     operation_id="getProblemType",
     summary="Explain a problem type",
     response_model=ProblemTypeView,
-    responses=_media(ProblemTypeView, "# not-found\n\n**Not found** (404). ...\n") | _NOT_FOUND,
+    responses=_describe_media(ProblemTypeView, "# not-found\n\n**Not found** (404). ...\n") | _NOT_FOUND,
 )
 async def get_problem_type(
     request: Request,
@@ -139,15 +139,15 @@ async def get_problem_type(
     accept: Accept = None,
 ) -> Response:
     """Return what happened, what to do, whether to retry, and an example."""
-    types: dict[str, ProblemType] = {one.slug: one for one in problem_types()}
-    found = types.get(slug)
-    if found is None:
-        raise not_found("There is no problem type of this name.", closest(slug, types, limit=3))
-    return _represented(
+    types: dict[str, ProblemType] = {one.slug: one for one in describe_problem_types()}
+    problem_type = types.get(slug)
+    if problem_type is None:
+        raise not_found("There is no problem type of this name.", find_similar(slug, types, limit=3))
+    return _choose_representation(
         accept,
-        html=lambda: problem_html(found, _root(request)),
-        markdown=lambda: problem_markdown(found),
-        value=found.as_json,
+        html=lambda: render_problem_html(problem_type, _get_root(request)),
+        markdown=lambda: render_problem_markdown(problem_type),
+        value=problem_type.as_json,
     )
 
 
@@ -156,16 +156,16 @@ async def get_problem_type(
     operation_id="listScopes",
     summary="List the scopes of API keys",
     response_model=ScopeList,
-    responses=_media(ScopeList, "| scope | operations | what it allows |\n...") | _INVALID,
+    responses=_describe_media(ScopeList, "| scope | operations | what it allows |\n...") | _INVALID,
 )
 async def list_scopes(request: Request, accept: Accept = None) -> Response:
     """Return what each scope allows, and which operations need it."""
-    found = scope_descriptions(request.app.openapi())
-    return _represented(
+    scopes = describe_scopes(request.app.openapi())
+    return _choose_representation(
         accept,
-        html=lambda: scopes_html(found, _root(request)),
-        markdown=lambda: scopes_markdown(found),
-        value=lambda: {"items": [one.as_json() for one in found]},
+        html=lambda: render_scopes_html(scopes, _get_root(request)),
+        markdown=lambda: render_scopes_markdown(scopes),
+        value=lambda: {"items": [one.as_json() for one in scopes]},
     )
 
 
@@ -174,7 +174,7 @@ async def list_scopes(request: Request, accept: Accept = None) -> Response:
     operation_id="getScope",
     summary="Explain a scope of API keys",
     response_model=ScopeView,
-    responses=_media(ScopeView, "# tools:call\n\nCall tools, with ...\n") | _NOT_FOUND,
+    responses=_describe_media(ScopeView, "# tools:call\n\nCall tools, with ...\n") | _NOT_FOUND,
 )
 async def get_scope(
     request: Request,
@@ -184,15 +184,15 @@ async def get_scope(
     accept: Accept = None,
 ) -> Response:
     """Return what a scope allows, and which operations need it."""
-    scopes: dict[str, ScopeDescription] = {one.name: one for one in scope_descriptions(request.app.openapi())}
-    found = scopes.get(scope)
-    if found is None:
-        raise not_found("There is no scope of this name.", closest(scope, SCOPES, limit=3))
-    return _represented(
+    scopes: dict[str, ScopeDescription] = {one.name: one for one in describe_scopes(request.app.openapi())}
+    description = scopes.get(scope)
+    if description is None:
+        raise not_found("There is no scope of this name.", find_similar(scope, SCOPES, limit=3))
+    return _choose_representation(
         accept,
-        html=lambda: scope_html(found, _root(request)),
-        markdown=lambda: scope_markdown(found),
-        value=found.as_json,
+        html=lambda: render_scope_html(description, _get_root(request)),
+        markdown=lambda: render_scope_markdown(description),
+        value=description.as_json,
     )
 
 
@@ -201,7 +201,7 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
 
 
-def _represented(
+def _choose_representation(
     accept: str | None, *, html: Callable[[], str], markdown: Callable[[], str], value: Callable[[], Any]
 ) -> Response:
     """Return the representation that the client prefers; JSON of `value` where it does not say."""
@@ -213,7 +213,7 @@ def _represented(
     return JSONResponse(value(), headers=_HEADERS)
 
 
-def _root(request: Request) -> str:
+def _get_root(request: Request) -> str:
     """Return the path that a proxy has removed (`ROOT_PATH`), without a slash at its end."""
     root: str = request.scope.get("root_path", "")
     return root.rstrip("/")

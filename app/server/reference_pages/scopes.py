@@ -22,7 +22,7 @@ class ScopeDescription:
         return {"name": self.name, "description": self.description, "operations": list(self.operations)}
 
 
-def any_key_operations(document: Mapping[str, Any]) -> tuple[str, ...]:
+def list_any_key_operations(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the operations for any valid key, as `GET /me`, in path order."""
     return tuple(
         f"{method.upper()} {path}"
@@ -32,7 +32,7 @@ def any_key_operations(document: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def scope_descriptions(document: Mapping[str, Any]) -> list[ScopeDescription]:
+def describe_scopes(document: Mapping[str, Any]) -> list[ScopeDescription]:
     """Return all scopes, with the operations of an OpenAPI document that require each
     (`x-required-scopes`).
     """

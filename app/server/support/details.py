@@ -164,7 +164,7 @@ async def read_details(services: Services) -> DetailsView:
         build=BuildView(version=VERSION, python=platform.python_version(), platform=platform.platform()),
         process=ProcessView(pid=os.getpid(), started_at=_ProcessStart.at, workers=settings.workers),
         database=database,
-        redis=await _redis(services.redis),
+        redis=await _read_redis(services.redis),
         key_ring=KeyRingView(ids=list(services.vault.ring.ids), stored=stored),
         change_feed=FeedView(
             position=services.feed.position, lag_seconds=round(services.feed.lag_seconds(), 3)
@@ -183,10 +183,10 @@ async def read_details(services: Services) -> DetailsView:
     )
 
 
-async def _redis(redis: Redis) -> RedisView:
+async def _read_redis(redis: Redis) -> RedisView:
     try:
-        found = await redis.info("server")
+        info = await redis.info("server")
     except REDIS_ERRORS:
         return RedisView(state="unavailable", version=None)
-    valkey = found.get("valkey_version")
-    return RedisView(state="ok", version=f"Valkey {valkey}" if valkey else str(found.get("redis_version")))
+    valkey = info.get("valkey_version")
+    return RedisView(state="ok", version=f"Valkey {valkey}" if valkey else str(info.get("redis_version")))

@@ -37,40 +37,40 @@ class SettingList(BaseModel):
     items: list[SettingView]
 
 
-def effective_settings(settings: Settings, masker: Masker) -> list[SettingView]:
+def list_effective_settings(settings: Settings, masker: Masker) -> list[SettingView]:
     """Return the settings in the order of their declaration; `masker` knows the secrets of this process."""
     shown = settings.model_dump(mode="json")
-    found = []
+    views = []
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         is_secret = isinstance(value, SecretStr) or "SecretStr" in str(field.annotation)
         default = None if field.default is PydanticUndefined else field.default
-        found.append(
+        views.append(
             SettingView(
                 name=name.upper(),
-                value=None if is_secret else _masked(shown[name], masker),
-                default=None if is_secret else _masked(_plain(default), masker),
+                value=None if is_secret else _mask_value(shown[name], masker),
+                default=None if is_secret else _mask_value(_make_plain(default), masker),
                 is_secret=is_secret,
                 is_set=value is not None,
                 is_default=value == default,
                 description=field.description or "",
             )
         )
-    return found
+    return views
 
 
-def _masked(value: Any, masker: Masker) -> Any:
+def _mask_value(value: Any, masker: Masker) -> Any:
     if isinstance(value, str):
         return masker.mask(mask_shapes(_URL_QUERY.sub(r"\1?***", _USER_INFORMATION.sub(r"\1", value))))
     if isinstance(value, list | tuple):
-        return [_masked(one, masker) for one in value]
+        return [_mask_value(one, masker) for one in value]
     if isinstance(value, dict):
-        return {name: _masked(one, masker) for name, one in value.items()}
+        return {name: _mask_value(one, masker) for name, one in value.items()}
     return value
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     """Return a default as JSON."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else str(value)
+    return [_make_plain(one) for one in value] if isinstance(value, list | tuple) else str(value)

@@ -40,6 +40,6 @@ BUNDLE: Final[dict[str, Any]] = {
 }
 
 
-def response_with(example: Any, **members: Any) -> dict[int | str, dict[str, Any]]:
+def build_response(example: Any, **members: Any) -> dict[int | str, dict[str, Any]]:
     """Return the response 200 of a route with this example."""
     return {200: {"content": {"application/json": {"example": example}}, **members}}

@@ -13,8 +13,8 @@ from app.core.schemas import problem_responses
 from app.core.telemetry.redaction import mask_shapes
 from app.security.principal import Principal
 from app.server.support.details import DetailsView, read_details
-from app.server.support.effective_settings import SettingList, SettingView, effective_settings
-from app.server.support.examples import BUNDLE, DETAILS, SETTING, response_with
+from app.server.support.effective_settings import SettingList, SettingView, list_effective_settings
+from app.server.support.examples import BUNDLE, DETAILS, SETTING, build_response
 
 router = APIRouter(tags=["operation"])
 
@@ -37,21 +37,21 @@ class SupportBundle(BaseModel):
     "/settings",
     operation_id="getSettings",
     summary="Get the effective settings",
-    responses=problem_responses() | response_with({"items": [SETTING]}),
+    responses=problem_responses() | build_response({"items": [SETTING]}),
 )
 async def get_settings(principal: IsAdmin, services: UsesServices) -> SettingList:
     """Return all settings as they are in effect. Of a secret, only whether it is set; of a URL, neither user
     information nor query. 403 for a key with restrictions.
     """
     _require_unrestricted(principal)
-    return SettingList(items=effective_settings(services.settings, services.masker))
+    return SettingList(items=list_effective_settings(services.settings, services.masker))
 
 
 @router.get(
     "/health/details",
     operation_id="getHealthDetails",
     summary="Get the state of the gateway in detail",
-    responses=problem_responses() | response_with(DETAILS),
+    responses=problem_responses() | build_response(DETAILS),
 )
 async def get_health_details(principal: IsAdmin, services: UsesServices) -> DetailsView:
     """Return the build, the state of PostgreSQL and Redis, the ids of the key ring, and what waits in the
@@ -65,7 +65,7 @@ async def get_health_details(principal: IsAdmin, services: UsesServices) -> Deta
     "/support-bundle",
     operation_id="getSupportBundle",
     summary="Get a support bundle",
-    responses=problem_responses() | response_with(BUNDLE, headers=_DISPOSITION),
+    responses=problem_responses() | build_response(BUNDLE, headers=_DISPOSITION),
 )
 async def get_support_bundle(principal: IsAdmin, services: UsesServices, response: Response) -> SupportBundle:
     """Return settings, details and metrics as one JSON document, to be given to somebody who helps: without
@@ -80,7 +80,7 @@ async def get_support_bundle(principal: IsAdmin, services: UsesServices, respons
     response.headers["Cache-Control"] = "no-store"
     return SupportBundle(
         made_at=made_at,
-        settings=effective_settings(services.settings, services.masker),
+        settings=list_effective_settings(services.settings, services.masker),
         details=await read_details(services),
         metrics=services.masker.mask(mask_shapes(metrics.decode())),
     )

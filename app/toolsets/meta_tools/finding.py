@@ -9,8 +9,8 @@ import orjson
 from app.calls.results import ModelResult
 from app.catalog.annotations import effects
 from app.core import exact_json
-from app.formats.dialects.cost import tool_cost
-from app.formats.dialects.signature import signature
+from app.formats.dialects.cost import estimate_tool_cost
+from app.formats.dialects.signature import write_signature
 from app.search.advice import Advice
 from app.search.conditions import ToolCondition, ToolConditions
 from app.search.hits import Hit
@@ -134,10 +134,10 @@ def _hit(tool: AgentTool, condition: ToolCondition, form: SchemaForm | None) -> 
     inputs = tool.inputs
     hit = {
         "name": tool.name,
-        "signature": signature(tool.name, inputs),
+        "signature": write_signature(tool.name, inputs),
         "description": _line(tool.description),
         **brief_effects(tool),
-        "cost": tool_cost(
+        "cost": estimate_tool_cost(
             tool.name, tool.description, inputs, average_response_size=tool.average_response_size
         ),
         **condition.as_json(),
@@ -148,7 +148,7 @@ def _hit(tool: AgentTool, condition: ToolCondition, form: SchemaForm | None) -> 
 
 
 def _block(tool: AgentTool, condition: ToolCondition, form: SchemaForm | None) -> str:
-    block = f"{signature(tool.name, tool.inputs)}{_marks(tool, condition)}"
+    block = f"{write_signature(tool.name, tool.inputs)}{_marks(tool, condition)}"
     line = _line(tool.description)
     block += f"\n  {line}" if line else ""
     if form is None:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from app.core.settings import Settings
 from app.security.masking import Masker
-from app.server.support.effective_settings import effective_settings
+from app.server.support.effective_settings import list_effective_settings
 from tests.harness.canaries import LeakSearch, canary
 from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, run_command, serve
@@ -86,7 +86,7 @@ def test_secrets_are_said_to_be_set_or_unset(planted):
 )
 def test_secrets_in_a_url_are_left_out(given, shown):
     settings = Settings(public_base_url=given, embedded=True)
-    items = {one.name: one for one in effective_settings(settings, Masker())}
+    items = {one.name: one for one in list_effective_settings(settings, Masker())}
     assert items["PUBLIC_BASE_URL"].value == shown
 
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from app.formats.archive import pack
+from app.formats.archive import pack_files
 
 from .documents import manual, openapi, tool
 
@@ -30,7 +30,7 @@ OVERLAY = {
 
 @pytest.mark.parametrize("send", ["raw", "multipart"])
 async def test_a_zip_archive_is_a_document(admin, upstream, send):
-    archive = pack(files(upstream.url))
+    archive = pack_files(files(upstream.url))
     if send == "raw":
         made = await admin.post(
             "/providers?name=pets", content=archive, headers={"Content-Type": "application/zip"}
@@ -53,7 +53,7 @@ async def test_a_zip_archive_is_a_document(admin, upstream, send):
 
 
 async def test_an_archive_is_restored_from_an_export(admin, upstream):
-    archive = pack({**files(upstream.url), "other.json": orjson.dumps(openapi(upstream.url))})
+    archive = pack_files({**files(upstream.url), "other.json": orjson.dumps(openapi(upstream.url))})
     made = await admin.post("/providers?name=pets", files={"file": ("p.zip", archive), "overlay": orjson.dumps(OVERLAY)},
                             data={"root": "openapi.json"})  # fmt: skip
     assert made.status_code == 201, made.text
@@ -208,7 +208,7 @@ async def test_an_unusable_bundle_is_rejected_with_its_location(admin, upstream)
         "/providers", json={"name": "p", "source": {"url": f"{upstream.url}/utcp", "overlay": OVERLAY}}
     )
     assert rejected.status_code == 422, rejected.text
-    hostile = pack({"a/openapi.json": orjson.dumps(document)}).replace(b"a/openapi", b"../penapi")
+    hostile = pack_files({"a/openapi.json": orjson.dumps(document)}).replace(b"a/openapi", b"../penapi")
     rejected = await admin.post(
         "/providers?name=p", content=hostile, headers={"Content-Type": "application/zip"}
     )

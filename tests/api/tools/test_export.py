@@ -5,7 +5,7 @@ import re
 import pytest
 
 from app.formats.dialects.aliases import undo
-from app.formats.dialects.dialects import FORMATS, dialect
+from app.formats.dialects.dialects import FORMATS, load_dialect
 from app.security.principal import Principal
 from app.storage.models import TENANT
 from tests.harness.cases import for_each
@@ -56,7 +56,7 @@ async def test_each_format_has_all_tools_with_their_aliases_and_reports(target, 
     names = {report["alias"]: report["name"] for report in found["report"]["tools"]}
     assert sorted(names.values()) == ["library.addBook", "library.getBook", "weather.now"]
     assert {name: alias["tool"] for name, alias in found["aliases"].items()} == names
-    pattern = r"\w+" if target == "utcp" else dialect(target).name_pattern
+    pattern = r"\w+" if target == "utcp" else load_dialect(target).name_pattern
     assert all(re.fullmatch(pattern, name) for name in names)
     number = len(found["tools"][0]["functionDeclarations"] if target.startswith("gemini") else found["tools"])
     assert number == 3

@@ -79,7 +79,7 @@ async def test_query_and_body_are_merged(api, search):
         ("limit=99", {}, {"#/query/limit": "This must be at most 50."}),
         ("body=%7B%22n%22:%5B%5D%7D", {}, {"#/query/body/n": "This must be of type integer."}),
         ("limit=3", {"q": 7}, {"/q": "This must be of type string."}),
-        ("limit=3", [1], {"": "Give an object."}),
+        ("limit=3", [1], {"": "Must be an object."}),
         *(
             (
                 f"{name}=a",

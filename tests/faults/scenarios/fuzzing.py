@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 from tests.faults.proxy import Toxic
 from tests.faults.report import Row
 from tests.faults.rig import Rig
@@ -39,7 +39,7 @@ async def run(rig: Rig) -> list[Row]:
             "^(callTool|listTools|createKey|listProviders|manual|ready)$",
         ]
     merged = asyncio.subprocess.STDOUT
-    async with child_process(*command, env=os.environ, cwd=str(rig.folder), stderr=merged) as process:
+    async with run_child_process(*command, env=os.environ, cwd=str(rig.folder), stderr=merged) as process:
         output = (await process.communicate())[0].decode(errors="replace")
     stop.set()
     faults = await interruptions

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from app.core.processes import child_process
+from app.core.processes import run_child_process
 from tests.faults.load import Load, Outcome, counts, milliseconds, percentile
 from tests.faults.report import Row
 from tests.faults.rig import Rig
@@ -68,7 +68,9 @@ def _call(_worker: int, number: int) -> tuple[str, dict[str, str]]:
 
 async def _health(url: str, seconds: float) -> list[float]:
     """Return the seconds of each response, 99 for one other than 200; measured by a separate process."""
-    async with child_process(sys.executable, "-c", _PROBE, url, str(seconds), env=os.environ) as connection:
+    async with run_child_process(
+        sys.executable, "-c", _PROBE, url, str(seconds), env=os.environ
+    ) as connection:
         _prioritise(connection.pid, -15)
         return [float(line) for line in (await connection.communicate())[0].split()]
 

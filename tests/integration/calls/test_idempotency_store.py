@@ -13,7 +13,7 @@ from sqlalchemy import text
 from app.calls.idempotency.store import IdempotencyLease, IdempotencyStore, IdempotentRequest, StoredOutcome
 from app.calls.idempotency.table import LeaseRequest
 from app.calls.log.entries import CallLogEntry
-from app.core.deadlines import timer_queue
+from app.core.deadlines import get_timer_queue
 from app.core.errors import (
     DeadlineExceeded,
     IdempotencyMismatch,
@@ -343,7 +343,7 @@ class TestManyAtOnce:
 
         def late(_: object) -> None:
             """A loop that is late runs its timers before the task that has its result."""
-            for timer in list(timer_queue()._waiting):
+            for timer in list(get_timer_queue()._waiting):
                 if timer.callback is not None:
                     timer.callback()
 

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.search.conditions import ToolCondition
-from app.search.hits import hits_json
+from app.search.hits import write_hits
 from app.search.index import Filters
 from app.search.search_index import SearchIndex
 from app.security.principal import Principal
@@ -291,7 +291,7 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
     await index.feed.catch_up()
     for words in ("hi", ""):
         hits = await index.search(words, principal=EVERYBODY)
-        body = hits_json(hits, is_available=lambda _: False, condition=lambda _: ToolCondition())
+        body = write_hits(hits, is_available=lambda _: False, condition=lambda _: ToolCondition())
         (shown,) = orjson.loads(body)["items"]
         assert shown.pop("score") == hits[0].score
         assert shown.pop("available") is None
@@ -377,8 +377,8 @@ async def test_what_changes_during_the_first_load_is_not_lost(registry):
 
 
 async def all_names(index, *texts, limit=10, **filters):
-    hits = await index.search_all(texts, principal=EVERYBODY, filters=Filters(**filters), limit=limit)
-    return [hit.name for hit in hits]
+    result = await index.find(texts, principal=EVERYBODY, filters=Filters(**filters), limit=limit)
+    return [hit.name for hit in result.hits]
 
 
 async def test_several_texts_give_their_hits_in_turn_and_each_tool_once(index, library):

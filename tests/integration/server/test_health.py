@@ -28,11 +28,11 @@ async def test_many_who_ask_at_once_cost_one_statement(database: Database, serve
     )
     redis = connect(servers.redis_url)
     probes = HealthProbes(database, redis)
-    found = await asyncio.gather(*(probes.states() for _ in range(300)))
+    found = await asyncio.gather(*(probes.probe_states() for _ in range(300)))
     assert set(found) == {("ok", "ok")}
     assert statements == ["SELECT 1"]
     before = await redis.info("commandstats")
-    assert await asyncio.gather(*(probes.states() for _ in range(300))) == found
+    assert await asyncio.gather(*(probes.probe_states() for _ in range(300))) == found
     after = await redis.info("commandstats")
     assert after["cmdstat_ping"]["calls"] == before["cmdstat_ping"]["calls"]
     await redis.aclose()
@@ -43,7 +43,7 @@ async def test_pools_without_a_free_connection_are_no_absence(database_url: str,
     redis = connect(servers.redis_url, max_connections=1)
     held = await redis.connection_pool.get_connection()
     async with database.read_session():
-        assert await HealthProbes(database, redis).states() == ("ok", "ok")
+        assert await HealthProbes(database, redis).probe_states() == ("ok", "ok")
     await redis.connection_pool.release(held)
     await redis.aclose()
     await database.aclose()
@@ -55,10 +55,10 @@ async def test_a_cut_link_is_unavailable(database_url: str) -> None:
     async with proxied(target) as link:
         database = Database(dsn(link.address), pool_size=1)
         probes = HealthProbes(database, redis)
-        assert await probes.states() == ("ok", "unavailable")
+        assert await probes.probe_states() == ("ok", "unavailable")
         await link.cut()
         await asyncio.sleep(0.6)
-        assert await probes.states() == ("unavailable", "unavailable")
+        assert await probes.probe_states() == ("unavailable", "unavailable")
         await link.heal()
         await database.aclose()
     await redis.aclose()

@@ -11,7 +11,7 @@ from app.formats.ubp.model import (
     Message,
     Status,
 )
-from app.formats.ubp.values import value_of, value_payload
+from app.formats.ubp.values import build_value_payload, read_value
 from app.protocols.command_routing import CommandRouter, ExecutorConnection
 from app.storage.models.base import TENANT
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream
@@ -45,10 +45,14 @@ class KitExecutor:
         match command.command_name:
             case "echo":
                 result = CommandResult(
-                    command.command_id, Status.SUCCESS, value_payload(value_of(command.arguments)).payload
+                    command.command_id,
+                    Status.SUCCESS,
+                    build_value_payload(read_value(command.arguments)).payload,
                 )
             case "huge":
-                result = CommandResult(command.command_id, Status.SUCCESS, value_payload("x" * HUGE).payload)
+                result = CommandResult(
+                    command.command_id, Status.SUCCESS, build_value_payload("x" * HUGE).payload
+                )
             case "rejects":
                 result = CommandResult(command.command_id, Status.NOT_FOUND, None, "There is no such order.")
             case "breaks":

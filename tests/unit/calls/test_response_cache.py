@@ -6,7 +6,7 @@ import pytest
 
 from app.calls.response.cache import CacheKey, ResponseCache
 from app.catalog.cache_rule import CacheRule
-from app.core.deadlines import timer_queue
+from app.core.deadlines import get_timer_queue
 from app.core.errors import (
     UpstreamErrorResponse,
     UpstreamRejected,
@@ -56,7 +56,7 @@ class Source:
 
 @pytest.fixture
 async def responses() -> ResponseCache:
-    return ResponseCache(timer_queue(), capacity=1 << 20)
+    return ResponseCache(get_timer_queue(), capacity=1 << 20)
 
 
 def key_of(exact=b"GET /", *, identity=b"", client="a", rule=RULE, cache_control="", seconds=5.0) -> CacheKey:
@@ -340,7 +340,7 @@ class TestBounds:
         assert await ask(responses, source) == ("hit", b"y" * 1000)
 
     async def test_memory_of_none(self) -> None:
-        responses = ResponseCache(timer_queue(), capacity=0)
+        responses = ResponseCache(get_timer_queue(), capacity=0)
         source = Source(cache_control="max-age=60")
         assert [await ask(responses, source) for _ in range(2)] == [("bypass", b"body")] * 2
 

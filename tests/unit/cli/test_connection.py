@@ -10,7 +10,7 @@ from starlette.responses import Response
 from typer.core import TyperCommand, TyperGroup
 
 from app.cli.root import COMMANDS, load_command
-from app.cli.session import ConnectionOptions, GatewayCommand, api_key
+from app.cli.session import ConnectionOptions, GatewayCommand, find_api_key
 from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
@@ -115,10 +115,10 @@ def test_key_of_the_embedded_mode_is_sent_to_loopback_only(run: Run, tmp_path: P
     """A `.env` or an option may name a foreign address; the admin key of this machine is not for it."""
     (tmp_path / ".data").mkdir()
     (tmp_path / ".data" / "admin.key").write_text("embedded")
-    assert api_key(ConnectionOptions(), "http://gateway.example.com:8000") is None
-    assert api_key(ConnectionOptions(), "http://127.0.0.1.example.com") is None
-    assert api_key(ConnectionOptions(), "http://localhost:8000") == "embedded"
-    assert api_key(ConnectionOptions(), "http://[::1]:8000") == "embedded"
+    assert find_api_key(ConnectionOptions(), "http://gateway.example.com:8000") is None
+    assert find_api_key(ConnectionOptions(), "http://127.0.0.1.example.com") is None
+    assert find_api_key(ConnectionOptions(), "http://localhost:8000") == "embedded"
+    assert find_api_key(ConnectionOptions(), "http://[::1]:8000") == "embedded"
 
 
 def test_missing_key_gives_a_hint(run: Run, stub: Any) -> None:

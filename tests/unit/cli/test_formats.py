@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli.output import names_of
+from app.cli.output import list_names
 from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
@@ -92,7 +92,7 @@ def test_changes_name_what_was_changed(run: Run, stub: Any) -> None:
     ],
 )
 def test_names_of_a_value(value: Any, names: list[str]) -> None:
-    assert names_of(value) == names
+    assert list_names(value) == names
 
 
 def test_names_have_no_control_characters(run: Run, stub: Any) -> None:

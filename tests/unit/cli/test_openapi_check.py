@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from app.cli.session import ClientSession
-from app.formats.archive import pack
+from app.formats.archive import pack_files
 from app.openapi import ConvertOptions
 from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
@@ -133,7 +133,7 @@ def test_lint_findings_are_counted_or_listed(run: Run, pets: str) -> None:
 
 
 def test_a_zip_and_an_overlay_are_read(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "pets.zip").write_bytes(pack({"a.yaml": PETS.encode(), "b.yaml": BROKEN.encode()}))
+    (tmp_path / "pets.zip").write_bytes(pack_files({"a.yaml": PETS.encode(), "b.yaml": BROKEN.encode()}))
     overlay = "overlay: 1.0.0\nactions: [{target: \"$.paths['/pets']\", remove: true}]"
     (tmp_path / "overlay.yaml").write_text(overlay)
     archive, options = str(tmp_path / "pets.zip"), ("--overlay", str(tmp_path / "overlay.yaml"), "--json")

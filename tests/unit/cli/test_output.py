@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from app.cli.output import cell, clean, sentences
+from app.cli.output import clean, format_cell, write_sentences
 from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
@@ -46,7 +46,7 @@ def test_with_json_a_problem_is_pure_json_on_standard_output(run: Run, stub: Any
 
 
 def test_upstream_response_is_shown_on_one_line() -> None:
-    lines = sentences(
+    lines = write_sentences(
         {
             "title": "The upstream rejected the call",
             "detail": "The upstream rejected the call",
@@ -67,7 +67,7 @@ def test_upstream_response_is_shown_on_one_line() -> None:
     "problem", [{}, {"title": None}, {"title": "X", "errors": "?"}, {"errors": [1, None]}]
 )
 def test_odd_problems_still_give_a_sentence(problem: dict[str, Any]) -> None:
-    assert sentences(problem)[0]
+    assert write_sentences(problem)[0]
 
 
 ESCAPES = "\x1b]0;owned\x07 \x1b[2J \u202eevil \x9b31m [bold]markup[/bold] [/nonsense] :smile:"
@@ -159,8 +159,8 @@ def test_every_list_can_be_sorted_and_searched(
 
 
 def test_cells_are_one_line() -> None:
-    assert cell("a\n  b\tc") == "a b c"
-    assert cell([True, None, {"k": 1}]) == 'yes, , {"k":1}'
+    assert format_cell("a\n  b\tc") == "a b c"
+    assert format_cell([True, None, {"k": 1}]) == 'yes, , {"k":1}'
     assert clean("tab\tnew\nline") == "tab\tnew\nline"
 
 
@@ -210,4 +210,4 @@ def test_field_error_equal_to_the_detail_is_shown_once() -> None:
         "detail": "/q: is missing",
         "errors": [{"pointer": "/q", "detail": "is missing"}],
     }
-    assert sentences(problem) == ["T. /q: is missing"]
+    assert write_sentences(problem) == ["T. /q: is missing"]

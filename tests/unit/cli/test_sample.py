@@ -12,8 +12,8 @@ import httpx2
 import psutil
 import pytest
 
-from app.cli.sample import SampleError, registration_of, sample_api, stop
-from app.cli.welcome import Welcome, text_of
+from app.cli.sample import SampleError, read_registration, serve_sample_api, stop
+from app.cli.welcome import Welcome, write_greeting
 
 pytestmark = pytest.mark.process
 
@@ -23,7 +23,7 @@ def test_busy_port_raises_an_error_and_leaves_no_process(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = rf"127\.0\.0\.1 port {port}: Address already in use.*SAMPLE_PORT"
-        with pytest.raises(SampleError, match=message), sample_api(tmp_path, port=port):
+        with pytest.raises(SampleError, match=message), serve_sample_api(tmp_path, port=port):
             pass
     assert {p.pid for p in psutil.Process().children()} <= before
 
@@ -31,7 +31,7 @@ def test_busy_port_raises_an_error_and_leaves_no_process(tmp_path):
 def test_child_gets_no_settings_and_no_secret_on_its_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SEALING_KEYS", "k1:canary")
     before = {p.pid for p in psutil.Process().children()}
-    with sample_api(tmp_path, port=0) as body:
+    with serve_sample_api(tmp_path, port=0) as body:
         (child,) = [p for p in psutil.Process().children() if p.pid not in before]
         seen = " ".join([*child.cmdline(), *child.environ().values()])
         assert "canary" not in seen
@@ -61,14 +61,14 @@ def test_two_children_of_a_data_folder_have_the_same_credentials_and_state(tmp_p
         url = registration["source"]["url"].replace("openapi.json", "books?limit=50")
         return httpx2.get(url, trust_env=False).json()
 
-    with sample_api(tmp_path, port=0) as one, sample_api(tmp_path, port=0) as other:
+    with serve_sample_api(tmp_path, port=0) as one, serve_sample_api(tmp_path, port=0) as other:
         assert one["credentials"]["memberKey"] == other["credentials"]["memberKey"]
         assert books(one) == books(other)
 
 
 def test_damaged_credentials_raise_an_error(tmp_path):
     (tmp_path / "sample.json").write_text("{}")
-    with pytest.raises(SampleError, match=r"sample\.json are damaged"), sample_api(tmp_path, port=0):
+    with pytest.raises(SampleError, match=r"sample\.json are damaged"), serve_sample_api(tmp_path, port=0):
         pass
 
 
@@ -78,7 +78,7 @@ def test_child_that_announces_nothing_is_killed() -> None:
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         with pytest.raises(SampleError, match="did not start"):
-            registration_of(child, timeout=0.2)
+            read_registration(child, timeout=0.2)
     finally:
         stop(child)
     assert child.returncode == -9
@@ -88,10 +88,10 @@ def test_greeting_without_the_sample_says_how_to_register_an_api(tmp_path) -> No
     greeting = Welcome(
         address="http://127.0.0.1:8000", local="http://127.0.0.1:8000", key_file=tmp_path / "admin.key"
     )
-    text = text_of(greeting)
+    text = write_greeting(greeting)
     assert "providers add https://api.example.com/openapi.json --name my-api" in text
     assert "library" not in text
     source = {"source": {"url": "http://127.0.0.1:8001/openapi.json"}}
-    text = text_of(greeting.with_sample(source))
+    text = write_greeting(greeting.with_sample(source))
     assert "tools call library.searchBooks" in text
     assert "providers add http://127.0.0.1:8001/openapi.json" in text

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
-from app.cli.server import GatewayServer, server_config
+from app.cli.server import GatewayServer, build_server_config
 from app.core.settings import Settings
 
 
@@ -15,7 +15,7 @@ async def _answering(scope: Any, _receive: Any, send: Any) -> None:
 
 
 async def test_connections_queued_at_a_closing_listener_are_served() -> None:
-    config = server_config(_answering, Settings(_env_file=None), lifespan="off")
+    config = build_server_config(_answering, Settings(_env_file=None), lifespan="off")
     config.load()
     server = GatewayServer(config, grace_seconds=0, shutdown_timeout=5)
     server.lifespan = config.lifespan_class(config)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.welcome import Welcome, console_address, text_of, welcome
+from app.cli.welcome import Welcome, build_console_address, greet, write_greeting
 from app.core.settings import Settings
 
 LINK = {"url": "http://127.0.0.1:8000/console/sign-in#ugl_token", "expires_at": "2030-01-01T00:00:00Z"}
@@ -38,7 +38,7 @@ def greeting(stub, **members):
 def test_the_greeting_begins_with_a_link(stub, capsys):
     stub.on("POST", "/session/link", LINK)
 
-    welcome(greeting(stub, key="ugw_key", key_file=Path(".data/admin.key"), console=f"{stub.url}/console"))
+    greet(greeting(stub, key="ugw_key", key_file=Path(".data/admin.key"), console=f"{stub.url}/console"))
 
     lines = capsys.readouterr().err.splitlines()
     assert lines[1] == f"  Console         {LINK['url']}"
@@ -49,7 +49,7 @@ def test_the_greeting_begins_with_a_link(stub, capsys):
 def test_the_link_of_the_first_start_is_valid_longer(stub, capsys):
     stub.on("POST", "/session/link", LINK)
 
-    welcome(greeting(stub, key="ugw_key", console=f"{stub.url}/console", first_token="ugl_first"))
+    greet(greeting(stub, key="ugw_key", console=f"{stub.url}/console", first_token="ugl_first"))
 
     shown = capsys.readouterr().err
     assert "http://127.0.0.1:8000/console/sign-in#ugl_first\n" in shown
@@ -57,7 +57,7 @@ def test_the_link_of_the_first_start_is_valid_longer(stub, capsys):
 
 
 def test_without_a_key_the_greeting_has_the_address(stub, capsys):
-    welcome(greeting(stub, console=f"{stub.url}/console"))
+    greet(greeting(stub, console=f"{stub.url}/console"))
 
     assert capsys.readouterr().err.splitlines()[1] == f"  Console         {stub.url}/console"
     assert ("POST", "/session/link") not in [(one.method, one.path) for one in stub.seen]
@@ -66,17 +66,17 @@ def test_without_a_key_the_greeting_has_the_address(stub, capsys):
 def test_a_link_that_cannot_be_made_is_left_out(stub, capsys):
     stub.problem("POST", "/session/link", status=401, title="A valid API key is required")
 
-    welcome(greeting(stub, key="ugw_key", console=f"{stub.url}/console"))
+    greet(greeting(stub, key="ugw_key", console=f"{stub.url}/console"))
 
     assert f"  Console         {stub.url}/console\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("console", "address"), [(True, "http://gateway/console"), (False, None)])
 def test_without_the_console_there_is_no_address(console, address):
-    found = console_address(Settings(_env_file=None, console=console), "http://gateway")
+    found = build_console_address(Settings(_env_file=None, console=console), "http://gateway")
 
     assert found == address
-    text = text_of(Welcome(address="http://gateway", local="http://gateway", console=found))
+    text = write_greeting(Welcome(address="http://gateway", local="http://gateway", console=found))
     assert ("Console" in text) is console
 
 

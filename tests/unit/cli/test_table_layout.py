@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.table_layout import GAP, column_widths, short_time
+from app.cli.table_layout import GAP, choose_column_widths, shorten_time
 from tests.harness.cases import for_each
 from tests.unit.cli.test_terminal import on_terminal
 
@@ -28,13 +28,13 @@ from tests.unit.cli.test_terminal import on_terminal
 def test_the_least_important_columns_are_left_out(
     widths: list[int], importance: list[int], available: int, found: Mapping[int, int]
 ) -> None:
-    assert column_widths(widths, importance, available) == found
+    assert choose_column_widths(widths, importance, available) == found
 
 
 def test_an_id_is_whole_or_left_out() -> None:
     widths = [8, 20, 20, 36]
-    assert column_widths(widths, [0, 1, 2, 3], 80, uncut={3}) == {0: 8, 1: 20, 2: 20}
-    assert column_widths(widths, [0, 1, 3, 2], 80, uncut={3}) == {0: 8, 1: 20, 3: 36}
+    assert choose_column_widths(widths, [0, 1, 2, 3], 80, uncut={3}) == {0: 8, 1: 20, 2: 20}
+    assert choose_column_widths(widths, [0, 1, 3, 2], 80, uncut={3}) == {0: 8, 1: 20, 3: 36}
 
 
 @given(
@@ -44,7 +44,7 @@ def test_an_id_is_whole_or_left_out() -> None:
 )
 def test_every_table_fits(widths: list[int], available: int, data: st.DataObject) -> None:
     importance = data.draw(st.permutations(range(len(widths))))
-    found = column_widths(widths, importance, available)
+    found = choose_column_widths(widths, importance, available)
     assert importance[0] in found
     assert list(found) == sorted(found)
     assert sum(found.values()) + GAP * (len(found) - 1) <= available
@@ -75,7 +75,7 @@ NOW = datetime(2030, 5, 17, 9, 0, tzinfo=timezone(timedelta(hours=2)))
     ],
 )
 def test_times_are_local_and_short(text: str, shown: str) -> None:
-    assert short_time(text, NOW) == shown
+    assert shorten_time(text, NOW) == shown
 
 
 def test_lists_are_readable_at_60_and_80_columns(

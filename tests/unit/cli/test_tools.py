@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.responses import Response, StreamingResponse
 
 from app.cli.errors import InputError
-from app.cli.values import tool_arguments
+from app.cli.values import read_tool_arguments
 from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
@@ -234,13 +234,16 @@ def test_a_value_is_never_read_from_a_file(run: Run, stub: Any, tmp_path: Path) 
     value=st.text(alphabet=st.characters(exclude_categories=["Cs"])),
 )
 def test_any_text_survives_as_an_argument(name: str, value: str) -> None:
-    assert tool_arguments([f"{name}={value}"]) == {name: value}
+    assert read_tool_arguments([f"{name}={value}"]) == {name: value}
 
 
-@given(items=st.lists(st.text(), max_size=3), base=st.none() | st.text().filter(lambda t: t[:1] not in "@-"))
+@given(
+    items=st.lists(st.text(), max_size=3),
+    base=st.none() | st.text().filter(lambda t: t[:1] not in "@-"),
+)
 def test_reading_arguments_ends_in_an_object_or_a_sentence(items: list[str], base: str | None) -> None:
     try:
-        arguments = tool_arguments(items, base=base)
+        arguments = read_tool_arguments(items, base=base)
     except InputError as error:
         arguments = {"sentence": str(error)}
     assert isinstance(arguments, dict)
@@ -337,14 +340,14 @@ def test_verbose_shows_id_status_and_timing(run: Run, stub: Any) -> None:
     "number", ["0.12345678901234567890123", "1e400", "123456789012345678901234567890", "1.10", "-0.0", "7"]
 )
 def test_numbers_are_sent_as_they_are_written(number: str) -> None:
-    arguments = tool_arguments([f"n:={number}"], base=f'{{"deep": [{{"n": {number}}}]}}')
+    arguments = read_tool_arguments([f"n:={number}"], base=f'{{"deep": [{{"n": {number}}}]}}')
     assert orjson.dumps(arguments).decode() == f'{{"deep":[{{"n":{number}}}],"n":{number}}}'
 
 
 @pytest.mark.parametrize("text", ["NaN", "[1,", r'"\ud800"', "[" * 100_000])
 def test_what_is_no_json_is_no_argument(text: str) -> None:
     with pytest.raises(InputError, match="not JSON"):
-        tool_arguments([f"n:={text}"])
+        read_tool_arguments([f"n:={text}"])
 
 
 EXPORT = {

@@ -1,6 +1,6 @@
 """Client addresses as the keys of limits."""
 
-from app.core.client_address import UNKNOWN, address_group
+from app.core.client_address import UNKNOWN, group_address
 from tests.harness.cases import for_each
 
 
@@ -23,4 +23,4 @@ from tests.harness.cases import for_each
     ],
 )
 def test_a_group_is_an_address_of_ipv4_or_a_network_of_ipv6(host: str, group: str) -> None:
-    assert address_group(host) == group
+    assert group_address(host) == group

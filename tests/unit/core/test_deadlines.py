@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from app.core.deadlines import Deadline, timer_queue
+from app.core.deadlines import Deadline, get_timer_queue
 
 
 class Waiting:
@@ -12,7 +12,7 @@ class Waiting:
 
     def __init__(self, when):
         self.rung = False
-        self.timer = timer_queue().call_at(when, self.ring)
+        self.timer = get_timer_queue().call_at(when, self.ring)
 
     def ring(self):
         self.rung = True
@@ -36,19 +36,19 @@ async def test_timer_releases_its_owner_without_the_garbage_collector():
 async def test_one_timer_may_cancel_another_that_is_due():
     loop = asyncio.get_running_loop()
     called = []
-    second = timer_queue().call_at(loop.time() + 0.002, lambda: called.append("second"))
-    timer_queue().call_at(loop.time() + 0.001, second.cancel)
+    second = get_timer_queue().call_at(loop.time() + 0.002, lambda: called.append("second"))
+    get_timer_queue().call_at(loop.time() + 0.001, second.cancel)
     await asyncio.sleep(0)
     # Both are due when the loop comes to look.
     while loop.time() < second.when + 0.002:
         pass
     await asyncio.sleep(0.01)
     assert called == []
-    assert len(timer_queue()) == 0
+    assert len(get_timer_queue()) == 0
 
 
 async def test_deadline_leaves_no_timer_behind():
     loop = asyncio.get_running_loop()
-    with Deadline(timer_queue(), loop.time() + 60):
-        assert len(timer_queue()) == 1
-    assert len(timer_queue()) == 0
+    with Deadline(get_timer_queue(), loop.time() + 60):
+        assert len(get_timer_queue()) == 1
+    assert len(get_timer_queue()) == 0

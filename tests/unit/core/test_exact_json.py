@@ -44,10 +44,10 @@ def test_what_a_parser_returns_can_be_written(name):
     ],
 )
 def test_equal_values_are_one_value(values, expected):
-    assert repr(exact_json.distinct(values)) == repr(expected)
-    assert all(exact_json.equal(one, other) is (one is other) for one in expected for other in expected)
-    assert exact_json.common(values, expected[1:]) == [
-        value for value in values if not exact_json.equal(value, expected[0])
+    assert repr(exact_json.drop_duplicates(values)) == repr(expected)
+    assert all(exact_json.are_equal(one, other) is (one is other) for one in expected for other in expected)
+    assert exact_json.keep_common(values, expected[1:]) == [
+        value for value in values if not exact_json.are_equal(value, expected[0])
     ]
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_json_is_an_error(value):
 @for_each("value", [2**64, Decimal("0.1"), "\ud800"])
 def test_strictly_what_would_be_altered_is_an_error(value):
     with pytest.raises(orjson.JSONEncodeError):
-        exact_json.dumps_strictly([value])
+        exact_json.dump_strictly([value])
 
 
 @for_each("path", sorted(str(path) for path in Path("app").rglob("*.py")))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from app.core.field_names import unknown_member
+from app.core.field_names import describe_unknown_member
 from tests.harness.cases import for_each
 
 
@@ -46,9 +46,9 @@ def test_the_fields_of_the_model_at_the_place_are_compared(value, suggestion):
     with pytest.raises(ValidationError) as raised:
         TypeAdapter(Owner).validate_python(value)
     location = raised.value.errors()[0]["loc"]
-    assert unknown_member(Owner, location) == f"This member is unknown. {suggestion}".rstrip()
+    assert describe_unknown_member(Owner, location) == f"This member is unknown. {suggestion}".rstrip()
 
 
 def test_a_body_of_no_known_type_has_no_suggestion():
-    assert unknown_member(None, ("x",)) == "This member is unknown."
-    assert unknown_member(dict, ("a", 0, "x")) == "This member is unknown."
+    assert describe_unknown_member(None, ("x",)) == "This member is unknown."
+    assert describe_unknown_member(dict, ("a", 0, "x")) == "This member is unknown."

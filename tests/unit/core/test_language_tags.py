@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from app.core.language_tags import content_language, document_language, language_tag, primary_language
+from app.core.language_tags import (
+    get_primary_language,
+    normalize_tag,
+    read_content_language,
+    read_document_language,
+)
 from tests.harness.cases import for_each
 
 
@@ -23,8 +28,8 @@ from tests.harness.cases import for_each
     ],
 )
 def test_tags_have_the_case_of_the_specification(given: str, tag: str, primary: str) -> None:
-    assert language_tag(given) == tag
-    assert primary_language(tag) == primary
+    assert normalize_tag(given) == tag
+    assert get_primary_language(tag) == primary
 
 
 @for_each(
@@ -36,11 +41,11 @@ def test_tags_have_the_case_of_the_specification(given: str, tag: str, primary: 
     violations={"given": "de"},
 )  # fmt: skip
 def test_what_is_no_tag_is_none(given: Any) -> None:
-    assert language_tag(given) is None
+    assert normalize_tag(given) is None
 
 
 def test_no_language_has_no_primary_one() -> None:
-    assert primary_language(None) is None
+    assert get_primary_language(None) is None
 
 
 @for_each(
@@ -58,11 +63,13 @@ def test_no_language_has_no_primary_one() -> None:
     ],
 )
 def test_a_document_says_its_language(document: dict[str, Any], tag: str | None) -> None:
-    assert document_language(document) == (tag, [])
+    assert read_document_language(document) == (tag, [])
 
 
 def test_what_is_no_tag_is_reported_and_the_next_place_counts() -> None:
-    tag, problems = document_language({"info": {"x-language": "german", "x-lang": 7}, "x-language": "de"})
+    tag, problems = read_document_language(
+        {"info": {"x-language": "german", "x-lang": 7}, "x-language": "de"}
+    )
     assert tag == "de"
     assert [problem.pointer for problem in problems] == ["/info/x-language", "/info/x-lang"]
 
@@ -81,4 +88,4 @@ def test_what_is_no_tag_is_reported_and_the_next_place_counts() -> None:
     ],
 )
 def test_the_language_of_a_response_is_that_of_one_audience(header: str, tag: str | None) -> None:
-    assert content_language(header) == tag
+    assert read_content_language(header) == tag

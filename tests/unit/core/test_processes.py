@@ -16,7 +16,7 @@ import uvloop
 
 from app.core.background import await_uncancelled
 from app.core.errors import InvalidDocument, TooLarge
-from app.core.processes import child_process, close_pipes, kill_group
+from app.core.processes import close_pipes, kill_group, run_child_process
 from app.core.settings.programs import ProgramSettings
 from app.openapi.process.client import ChildLimits, convert_in_child
 from app.openapi.process.workers import ForkServer, WorkerStarter, start_worker
@@ -45,7 +45,7 @@ Read = Callable[[], Awaitable[bytes]]
 async def flooding_child() -> AsyncIterator[tuple[int, Read]]:
     """A child process of `app.core.processes`, which never reads its input."""
     environment = {"PATH": os.defpath}
-    async with child_process(
+    async with run_child_process(
         "/bin/sh", "-c", FLOOD, env=environment, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     ) as child:
         assert child.stdin is not None
@@ -226,12 +226,12 @@ async def test_start_that_is_cancelled_leaves_no_process() -> None:
 
 async def test_command_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
-        async with child_process("/nowhere/at-all", env={}):
+        async with run_child_process("/nowhere/at-all", env={}):
             pytest.fail("it runs")
 
 
 async def test_exit_code_and_output_of_child_that_ends_by_itself() -> None:
-    async with child_process(
+    async with run_child_process(
         "/bin/sh",
         "-c",
         "cat; echo bad >&2; exit 7",
@@ -248,7 +248,9 @@ async def test_input_held_by_a_process_of_another_group_is_closed() -> None:
     code = "import os, sys, time\nif os.fork(): time.sleep(60)\nos.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
     descriptors = psutil.Process().num_fds()
     async with asyncio.timeout(SECONDS):
-        async with child_process(sys.executable, "-c", code, env={}, stdin=asyncio.subprocess.PIPE) as child:
+        async with run_child_process(
+            sys.executable, "-c", code, env={}, stdin=asyncio.subprocess.PIPE
+        ) as child:
             assert child.stdin is not None
             assert child.stdout is not None
             child.stdin.write(bytes(1 << 20))

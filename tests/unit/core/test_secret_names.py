@@ -10,7 +10,7 @@ from app.core.secret_names import (
     may_name_secret,
 )
 from app.core.telemetry.redaction import MASK, redact_field, redact_text
-from app.formats.json_schema.generated_values import value_of_schema
+from app.formats.json_schema.generated_values import generate_value
 
 WORDS = (
     *(
@@ -43,7 +43,7 @@ HARMLESS = ("name", "monkey", "tokens_used", "keyboard", "author", "page", "keyw
 def test_each_word_is_a_secret_wherever_names_are_looked_at():
     def is_masked(name):
         schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
-        return value_of_schema(schema, seed=1) == {name: MASK}
+        return generate_value(schema, seed=1) == {name: MASK}
 
     missed = [
         (word, check.__name__)

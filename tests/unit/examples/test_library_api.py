@@ -7,7 +7,7 @@ import stat
 import aiohttp
 import pytest
 
-from app.cli.sample import sample_api
+from app.cli.sample import serve_sample_api
 from examples.library_api.credentials import CredentialsError, LibraryCredentials
 from examples.library_api.registration import registration
 from tests.harness.cases import for_each
@@ -15,7 +15,7 @@ from tests.harness.cases import for_each
 
 @pytest.fixture(scope="module")
 def body(tmp_path_factory):
-    with sample_api(tmp_path_factory.mktemp("data"), port=0) as found:
+    with serve_sample_api(tmp_path_factory.mktemp("data"), port=0) as found:
         yield found
 
 

@@ -5,7 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from app.cli.sample import checkout
+from app.cli.sample import find_checkout
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,4 +34,4 @@ def test_wheel_has_no_examples_and_its_code_finds_none(tmp_path: Path) -> None:
 
 
 def test_checkout_is_the_folder_of_the_sources() -> None:
-    assert checkout() == ROOT
+    assert find_checkout() == ROOT

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from app.core.errors import GatewayError, InvalidDocument, TooLarge
-from app.formats.archive import DocumentLimits, pack, unpack
+from app.formats.archive import DocumentLimits, pack_files, unpack
 from app.openapi import ConvertOptions
 from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
@@ -56,7 +56,7 @@ Kind: {enum: [cat, dog]}
 
 
 def bundled(files: dict[str, bytes], **options: Any) -> Any:
-    return convert(pack(files), options=ConvertOptions(**options))
+    return convert(pack_files(files), options=ConvertOptions(**options))
 
 
 def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes], deflated: bool = True) -> bytes:
@@ -84,7 +84,7 @@ def test_files_that_refer_to_each_other_become_one_document() -> None:
 
 
 def test_the_same_files_give_the_same_bytes() -> None:
-    assert pack(FILES) == pack(FILES)
+    assert pack_files(FILES) == pack_files(FILES)
     assert bundled(FILES).to_bytes() == bundled(FILES).to_bytes()
 
 

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from app.core.errors import InvalidDocument, TooLarge
-from app.openapi.reading.encodings import gunzip, is_gzip, to_utf8, transcoded
+from app.openapi.reading.encodings import gunzip, is_gzip, to_utf8, transcode
 from tests.harness.cases import for_each
 
 TEXT = '{"openapi":"3.0.0","x":"ø"}'
@@ -18,13 +18,13 @@ def test_unicode_becomes_utf_8_without_a_byte_order_mark(encoding: str) -> None:
     written = TEXT.encode(encoding)
     if encoding == "utf-32-be":
         written = b"\x00\x00\xfe\xff" + written
-    assert transcoded(written) == TEXT.encode()
+    assert transcode(written) == TEXT.encode()
     assert to_utf8(written) == (TEXT.encode(), None)
 
 
 @for_each("content", [b"", b"x", b"PK\x03\x04\x14\x00", b"\x1f\x8b\x08\x00", b"caf\xe9"])
 def test_other_bytes_are_not_changed(content: bytes) -> None:
-    assert transcoded(content) is content
+    assert transcode(content) is content
 
 
 def test_a_gzip_file_of_several_members_is_decompressed() -> None:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from app.core.errors import InvalidDocument
-from app.formats.archive import pack
+from app.formats.archive import pack_files
 from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
@@ -51,6 +51,6 @@ def test_a_known_kind_of_text_is_named(name: str) -> None:
 def test_a_document_of_another_kind_in_an_archive_is_converted() -> None:
     document = {"kind": "discovery#restDescription", "rootUrl": "https://a.example/", "name": "a",
                 "methods": {"ping": {"id": "a.ping", "path": "ping", "httpMethod": "GET"}}}  # fmt: skip
-    archive = pack({"docs/a.json": orjson.dumps(document), "readme.txt": b"hello"})
+    archive = pack_files({"docs/a.json": orjson.dumps(document), "readme.txt": b"hello"})
     [made] = convert(archive).tools
     assert made.call_template["url"] == "https://a.example/ping"

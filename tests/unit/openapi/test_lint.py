@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.formats.dialects.cost import token_cost
+from app.formats.dialects.cost import estimate_tokens
 from app.openapi.assessment.assess import assess
 from tests.harness.cases import for_each
 
@@ -91,4 +91,4 @@ def test_a_long_list_of_names_is_compared_soon() -> None:
 def test_the_cost_is_the_bytes_by_four() -> None:
     inputs = takes(**described(3))
     seen = {"name": "n", "description": "d", "inputs": inputs}
-    assert token_cost("n", "d", inputs) == -(-len(orjson.dumps(seen)) // 4)
+    assert estimate_tokens("n", "d", inputs) == -(-len(orjson.dumps(seen)) // 4)

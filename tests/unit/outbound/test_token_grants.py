@@ -15,8 +15,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from app.core.errors import InvalidInput, TokenRequestFailed
-from app.formats.utcp.auth import credential_from_auth
-from app.formats.utcp.oauth2_grant import default_algorithm, google_draft
+from app.formats.utcp.auth import convert_auth
+from app.formats.utcp.oauth2_grant import build_google_draft, choose_algorithm
 from app.outbound.assertions import AssertionSettings
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
@@ -89,7 +89,7 @@ class AssertingEndpoint:
         return web.json_response(reply)
 
     def _verify(self, assertion: str) -> bool:
-        key = {"RS256": RSAKey, "EdDSA": OKPKey}.get(default_algorithm(self.pem), ECKey).import_key(self.pem)
+        key = {"RS256": RSAKey, "EdDSA": OKPKey}.get(choose_algorithm(self.pem), ECKey).import_key(self.pem)
         try:
             token = jwt.decode(assertion, key, algorithms=list(ALGORITHMS))
         except JoseError:
@@ -185,7 +185,7 @@ class Memory:
     def __init__(self) -> None:
         self.tokens: dict[Any, Secret] = {}
 
-    async def current(self, request: TokenRequest) -> Secret:
+    async def detect_current(self, request: TokenRequest) -> Secret:
         return self.tokens.get(request.credential_id, request.refresh_token or Secret(""))
 
     async def replace(self, request: TokenRequest, issued: Secret) -> None:
@@ -220,7 +220,7 @@ async def test_a_refresh_token_that_another_process_has_replaced_is_read_again(
     class Overtaken(Memory):
         reads = 0
 
-        async def current(self, request: TokenRequest) -> Secret:
+        async def detect_current(self, request: TokenRequest) -> Secret:
             self.reads += 1
             return Secret("refresh-0" if self.reads == 1 else "refresh-of-the-other")
 
@@ -273,13 +273,13 @@ OAUTH2 = {"auth_type": "oauth2", "token_url": "https://auth.example/token", "cli
 )  # fmt: skip
 def test_what_a_grant_needs_is_named(members: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        credential_from_auth({**OAUTH2, **members})
+        convert_auth({**OAUTH2, **members})
     assert pointer in [error.pointer for error in raised.value.errors]
     assert "PRIVATE" not in str(raised.value.errors)
 
 
 def test_members_that_utcp_does_not_define_are_no_error() -> None:
-    draft = credential_from_auth({**OAUTH2, "client_secret": "s", "grant_type": "authorization_code"})
+    draft = convert_auth({**OAUTH2, "client_secret": "s", "grant_type": "authorization_code"})
     assert draft.public == {
         "token_url": "https://auth.example/token", "scope": None, "audience": None, "resource": None,
         "token_endpoint_auth_method": "auto",
@@ -289,15 +289,15 @@ def test_members_that_utcp_does_not_define_are_no_error() -> None:
 @for_each("key", ["", "{}", "[1]", '{"client_email": "a@b"}', '{"client_email": "a", "private_key": "x"}'])
 def test_a_key_file_that_cannot_be_read_is_rejected(key: str) -> None:
     with pytest.raises(InvalidInput):
-        google_draft(key, scope=None, subject=None)
+        build_google_draft(key, scope=None, subject=None)
 
 
 def test_the_token_url_of_a_key_file_is_part_of_the_credential() -> None:
     key = {"client_email": "a@b", "private_key": key_for("RS256"), "token_uri": "https://token.example/t"}
-    draft = google_draft(key, scope="s", subject=None)
+    draft = build_google_draft(key, scope="s", subject=None)
     assert draft.public["token_url"] == "https://token.example/t"
     assert (
-        google_draft("${GOOGLE_KEY}", scope=None, subject=None)
+        build_google_draft("${GOOGLE_KEY}", scope=None, subject=None)
         .public["token_url"]
         .startswith("https://oauth2.")
     )
@@ -307,7 +307,7 @@ async def test_a_key_that_takes_too_long_to_read_is_rejected(engine: Engine, ass
     # As long as a key with 8192 bits, which takes a minute to make.
     long_key = key_for("RS256") + "\n" * 5_000
     with pytest.raises(ValueError, match="2048 to 4096 bits"):
-        default_algorithm(long_key)
+        choose_algorithm(long_key)
     for algorithm in ("", "RS256"):
         settings = AssertionSettings(Secret(long_key), algorithm=algorithm)
         with pytest.raises(TokenRequestFailed):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidArguments, InvalidDocument, InvalidInput
-from app.formats.utcp.auth import credential_from_auth
+from app.formats.utcp.auth import convert_auth
 from app.protocols.call_templates import read_template
 from app.protocols.manuals import detect_kind, read_manual
 from app.protocols.requests.plan_compiler import compile_plan
@@ -61,7 +61,7 @@ def test_manuals(entries):
 @given(raw=anything)
 def test_documents(raw):
     detect_kind(raw)
-    for read in (read_manual, read_template, credential_from_auth):
+    for read in (read_manual, read_template, convert_auth):
         with contextlib.suppress(InvalidDocument, InvalidInput):
             read(raw)
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.uuid7 import uuid7
 from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, ToolIndex
-from app.search.signals import SearchScope, Signals, tool_key
+from app.search.signals import SearchScope, Signals, make_tool_key
 from app.security.principal import Principal
 from app.storage.models import TENANT
 from tests.harness.cases import for_each
@@ -51,11 +51,11 @@ class Words:
     def __init__(self, synonyms=None, pins=None):
         self._synonyms, self._pins = synonyms or {}, pins or {}
 
-    def synonyms(self, scope):
+    def get_synonyms(self, scope):
         assert scope == SCOPE
         return self._synonyms
 
-    def pins(self, stems, scope):
+    def get_pins(self, stems, scope):
         assert scope == SCOPE
         return self._pins.get(tuple(stems), ())
 
@@ -64,7 +64,7 @@ class Usage:
     def __init__(self, priors):
         self._priors = priors
 
-    def priors(self, stems, scope):
+    def get_priors(self, stems, scope):
         assert scope == SCOPE
         return self._priors if "fetch" in stems else {}
 
@@ -75,10 +75,10 @@ class Vectors:
     async def encode(self, text):
         raise AssertionError(f"the index encodes nothing, not {text}")
 
-    def cosines(self, vector, keys):
+    def compute_cosines(self, vector, keys):
         return [vector.get(key) for key in keys]
 
-    def nearest(self, vector, limit):
+    def find_nearest(self, vector, limit):
         return sorted(vector, key=vector.get, reverse=True)[:limit]
 
 
@@ -244,7 +244,7 @@ def test_vectors_order_the_candidates_and_a_tool_without_one_is_ranked_by_words(
     )
     index = index_of(coupon, order, plain, vectors=Vectors())
     assert names(index, "apply")[0] == "c1"
-    vector = {tool_key(coupon.id): 0.8, tool_key(order.id): -0.5}
+    vector = {make_tool_key(coupon.id): 0.8, make_tool_key(order.id): -0.5}
     found = search(index, "apply", vector=vector, explain=True)
     assert [match.name for match in found.items] == ["shop.a1", "shop.c1", "shop.b1"]
     assert found.cosine == 0.8
@@ -276,7 +276,7 @@ def test_coverage_is_the_share_of_the_words_that_the_best_match_has():
 
 
 def test_the_keys_of_tools_are_positive_and_differ():
-    keys = {tool_key(uuid7()) for _ in range(1_000)}
+    keys = {make_tool_key(uuid7()) for _ in range(1_000)}
     assert len(keys) == 1_000
     assert all(0 <= key < 1 << 62 for key in keys)
 
@@ -287,7 +287,7 @@ def test_a_tool_without_a_word_of_the_query_is_found_by_its_vector():
         tool("listInvoices", "A voucher is in no text."),
     )
     index = index_of(coupon, invoice, vectors=Vectors())
-    vector = {tool_key(coupon.id): 0.9, tool_key(invoice.id): 0.1}
+    vector = {make_tool_key(coupon.id): 0.9, make_tool_key(invoice.id): 0.1}
     assert names(index, "discount voucher", vector=vector) == ["createCoupon", "listInvoices"]
     assert names(index, "discount voucher") == ["listInvoices"]
 
@@ -296,14 +296,14 @@ def test_a_near_tool_that_the_viewer_may_not_see_is_not_found():
     coupon = tool("createCoupon", "Create a coupon.")
     index = index_of(coupon, vectors=Vectors())
     viewer = Principal("k1", "reader", TENANT, frozenset({"tools:read"}), providers=frozenset({"other"}))
-    assert search(index, "voucher", vector={tool_key(coupon.id): 0.9}, viewer=viewer).items == []
+    assert search(index, "voucher", vector={make_tool_key(coupon.id): 0.9}, viewer=viewer).items == []
 
 
 def test_the_vector_of_a_text_of_several_clauses_counts_less():
     """Its one vector is near to the tools of one clause; the words find those of the others."""
     coupon, order = tool("a1", "Apply a coupon."), tool("b1", "Cancel an order.")
     index = index_of(coupon, order, vectors=Vectors())
-    vector = {tool_key(coupon.id): 0.8}
+    vector = {make_tool_key(coupon.id): 0.8}
     whole = search(index, "apply a coupon to it", vector=vector, explain=True).items[0]
     both = search(index, "apply a coupon and then cancel an order", vector=vector, explain=True).items
     assert whole.explanation.vector_share == pytest.approx(1.2)
@@ -344,7 +344,7 @@ def test_the_words_of_the_tool_that_is_named_are_told_from_its_name():
 
 
 class NearestVectors(Vectors):
-    def nearest(self, vector, limit):
+    def find_nearest(self, vector, limit):
         return sorted(vector, key=vector.get, reverse=True)[:limit]
 
 
@@ -357,7 +357,10 @@ def test_hidden_tools_take_no_place_among_the_nearest():
         PROVIDER: IndexedProvider("shop", True, frozenset()),
         secret: IndexedProvider("secret", True, frozenset()),
     }
-    vector = {tool_key(one.id): 0.9 for one in hidden} | {tool_key(shown.id): 0.8, tool_key(other.id): 0.1}
+    vector = {make_tool_key(one.id): 0.9 for one in hidden} | {
+        make_tool_key(shown.id): 0.8,
+        make_tool_key(other.id): 0.1,
+    }
     limited = Principal("k1", "reader", TENANT, frozenset(), providers=frozenset({"shop"}))
     assert names(index, "launch instances", vector=vector, viewer=limited)[0] == "boot"
 

@@ -1,6 +1,6 @@
 """Names are taken apart where people see their words."""
 
-from app.search.text_analysis import exact_forms, has_several_clauses, split_identifier
+from app.search.text_analysis import has_several_clauses, list_exact_forms, split_identifier
 from tests.harness.cases import for_each
 
 
@@ -20,10 +20,10 @@ def test_a_name_is_split_at_its_seams(name, words):
 
 
 def test_a_tool_is_meant_by_its_names_and_by_its_words():
-    assert exact_forms("library", "library.getBook2", "library_getBook2") == [
+    assert list_exact_forms("library", "library.getBook2", "library_getBook2") == [
         "library.getbook2", "library getbook2", "getbook2", "get book 2",
     ]  # fmt: skip
-    assert exact_forms("p", "p.plain", "p_plain") == ["p.plain", "p plain", "plain"]
+    assert list_exact_forms("p", "p.plain", "p_plain") == ["p.plain", "p plain", "plain"]
 
 
 @for_each(

@@ -28,7 +28,7 @@ def test_a_single_stall_is_no_overload():
     admission.running = 500
     for _ in range(50):
         for late in (2.0, 2.0, 0.0):
-            admission.sample(late)
+            admission.record_lag(late)
     assert refused(admission) == 0
 
 
@@ -38,7 +38,7 @@ def test_the_longer_it_lasts_the_more_are_rejected_but_never_all():
     shares = []
     for _ in range(10):
         for _ in range(8):
-            admission.sample(0.1)
+            admission.record_lag(0.1)
         shares.append(refused(admission))
     assert 100 < shares[0] < shares[3] < 990
     assert shares[-1] < 1000
@@ -48,16 +48,16 @@ def test_it_ends_when_the_loop_is_in_time_again():
     admission = Admission(max_running=1000, max_lag=0.05)
     admission.running = 500
     for _ in range(100):
-        admission.sample(0.1)
+        admission.record_lag(0.1)
     for _ in range(60):
-        admission.sample(0.001)
+        admission.record_lag(0.001)
     assert refused(admission) == 0
 
 
 def test_few_calls_are_not_what_keeps_the_loop_busy():
     admission = Admission(max_running=1000, max_lag=0.05, min_running=64)
     for _ in range(100):
-        admission.sample(1.0)
+        admission.record_lag(1.0)
     admission.running = 63
     assert refused(admission) == 0
     admission.running = 64
@@ -88,7 +88,7 @@ def test_calls_whose_key_is_being_looked_up_do_not_shut_out_others():
     admission.running = 300
     admission.unverified = lambda: 299
     for _ in range(100):
-        admission.sample(0.5)
+        admission.record_lag(0.5)
     assert refused(admission) == 0
     admission.unverified = lambda: 200
     assert refused(admission) == 1000

@@ -7,8 +7,8 @@ import pytest
 
 from app.core.settings import Settings
 from app.main import create_app
-from app.server.docs_page.page import prose, render
-from app.server.docs_page.schemas import schema_view
+from app.server.docs_page.page import render, render_prose
+from app.server.docs_page.schemas import build_schema_view
 from tests.harness.cases import for_each
 
 
@@ -82,7 +82,7 @@ def test_assets_and_document_are_found_below_a_root_path(document):
 
 
 def test_prose_has_paragraphs_and_code():
-    assert prose("One `a<b`.\n\nTwo.") == "<p>One <code>a&lt;b</code>.</p>\n<p>Two.</p>"
+    assert render_prose("One `a<b`.\n\nTwo.") == "<p>One <code>a&lt;b</code>.</p>\n<p>Two.</p>"
 
 
 @for_each(
@@ -98,22 +98,22 @@ def test_prose_has_paragraphs_and_code():
     ],
 )
 def test_type_of_a_schema(schema, shown):
-    assert schema_view(schema).type == shown
+    assert build_schema_view(schema).type == shown
 
 
 def test_constraints_of_a_schema_and_of_the_value_that_may_be_null():
     nullable = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": 7}
-    assert schema_view(nullable).constraints == ("at least 1", "default <code>7</code>")
-    assert schema_view({"enum": ["<a>"]}).constraints == ("one of <code>&lt;a&gt;</code>",)
+    assert build_schema_view(nullable).constraints == ("at least 1", "default <code>7</code>")
+    assert build_schema_view({"enum": ["<a>"]}).constraints == ("one of <code>&lt;a&gt;</code>",)
     array = {"type": "array", "maxItems": 2, "items": {"maxLength": 9}}
-    assert schema_view(array).constraints == ("at most 2 items", "each at most 9 characters")
+    assert build_schema_view(array).constraints == ("at most 2 items", "each at most 9 characters")
 
 
 def test_properties_of_unions_and_of_array_elements_are_shown():
     member = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {}}}
-    found = schema_view({"type": "array", "items": member}).properties
+    found = build_schema_view({"type": "array", "items": member}).properties
     assert [(one.name, one.is_required) for one in found] == [("a", True), ("b", False)]
-    union = schema_view({"anyOf": [member, {"type": "string"}, member]})
+    union = build_schema_view({"anyOf": [member, {"type": "string"}, member]})
     assert [len(one.properties) for one in union.alternatives] == [2, 2]
 
 
@@ -121,7 +121,7 @@ def test_depth_of_a_schema_is_bounded():
     schema = {"type": "string"}
     for _ in range(5000):
         schema = {"type": "object", "properties": {"x": schema}}
-    view, depth = schema_view(schema), 0
+    view, depth = build_schema_view(schema), 0
     while view.properties:
         view, depth = view.properties[0].schema, depth + 1
     assert depth == 12

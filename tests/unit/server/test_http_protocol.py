@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from app.cli.server import server_config
+from app.cli.server import build_server_config
 from app.core.settings import Settings
 from app.server.connections import MAX_ENDED_AT_ONCE, ConnectionTable, ServerLimits
 from tests.harness.cases import for_each
@@ -100,7 +100,7 @@ class Site:
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[Site]:
     site = Site(ConnectionTable(ServerLimits(**limits)))
-    config = server_config(site, Settings(_env_file=None), port=0, lifespan="on")
+    config = build_server_config(site, Settings(_env_file=None), port=0, lifespan="on")
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.

@@ -13,7 +13,7 @@ from app.core.settings import Settings
 from app.main import create_app
 from app.security.scopes import SCOPES
 from app.server import rejections
-from app.server.problems.catalogue import error_classes, problem_types
+from app.server.problems.catalogue import describe_problem_types, list_error_classes
 from app.server.problems.catalogue_texts import TEXTS
 from app.server.reference_pages import CONTENT_SECURITY_POLICY
 from scripts.reference import ACCESS_PAGE, ERRORS_PAGE, render_access, render_errors
@@ -35,7 +35,7 @@ def classes(kind=GatewayError):
 
 
 def test_every_slug_of_the_error_tree_is_in_the_catalogue():
-    found = {kind.slug for kind in error_classes().values() if kind.__module__.startswith("app.")}
+    found = {kind.slug for kind in list_error_classes().values() if kind.__module__.startswith("app.")}
     assert found == set(TEXTS), "write the texts in app/server/problems/catalogue_texts.py"
 
 
@@ -46,14 +46,14 @@ def test_every_error_class_has_a_hint_of_one_sentence_and_says_whether_to_retry(
 
 
 def test_only_these_types_are_always_retryable():
-    found = {one.slug for one in problem_types() if one.retryable == "yes"}
+    found = {one.slug for one in describe_problem_types() if one.retryable == "yes"}
     assert found == {
         "call-log-unavailable", "circuit-open", "client-timeout", "deadline-exceeded", "idempotency-running",
         "origin-busy", "overloaded", "rate-limited", "request-timeout", "stopping", "too-many-requests", "unavailable",
     }  # fmt: skip
 
 
-@for_each("found", problem_types, ids=lambda found: found.slug)
+@for_each("found", describe_problem_types, ids=lambda found: found.slug)
 def test_every_problem_type_has_remedies_and_a_complete_example(found):
     assert found.explanation.endswith(".")
     assert found.remedies

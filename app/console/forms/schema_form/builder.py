@@ -97,31 +97,31 @@ class _Builder:
     def node(self, schema: Any, value: Any, name: str, pointer: str, place: _Place) -> Field:
         """Return the field of a value."""
         shape = self._shapes.of(schema)
-        common = self._common(shape, name, pointer, place)
+        common = self._build_common(shape, name, pointer, place)
         if pointer in self._texts and shape.kind != "any":
             return JsonField(**common, text=self._texts[pointer])
         if self.count > MAX_FIELDS or place.depth > MAX_DEPTH:
-            return self._json(common, value)
+            return self._build_json(common, value)
         match shape.kind:
             case "string" | "number" | "integer" | "any":
-                return self._text(shape, value, common, place)
+                return self._build_text(shape, value, common, place)
             case "choice":
-                return self._choice(shape, value, common, place)
+                return self._build_choice(shape, value, common, place)
             case "choices":
-                return self._choices(shape, value, common, place)
+                return self._build_choices(shape, value, common, place)
             case "array":
-                return self._array(shape, value, common, place)
+                return self._build_array(shape, value, common, place)
             case "object":
-                return self._object(shape, value, common, place)
+                return self._build_object(shape, value, common, place)
             case _:
-                return self._union(shape, value, common, place)
+                return self._build_union(shape, value, common, place)
 
-    def _common(self, shape: Shape, name: str, pointer: str, place: _Place) -> dict[str, Any]:
+    def _build_common(self, shape: Shape, name: str, pointer: str, place: _Place) -> dict[str, Any]:
         """Return what all fields have, as arguments of their classes."""
         self.count += 1
         schema = shape.schema
         title, description = schema.get("title"), schema.get("description")
-        says_more = isinstance(title, str) and _letters(title) != _letters(place.key)
+        says_more = isinstance(title, str) and _reduce_to_letters(title) != _reduce_to_letters(place.key)
         return {
             "name": name,
             "pointer": pointer,
@@ -139,20 +139,20 @@ class _Builder:
         }
 
     @staticmethod
-    def _json(common: dict[str, Any], value: Any) -> JsonField:
+    def _build_json(common: dict[str, Any], value: Any) -> JsonField:
         return JsonField(**common, text="" if value is _ABSENT else controls.json_text(value))
 
-    def _text(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
-        special, specials = _specials(shape, value, place)
+    def _build_text(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
+        special, specials = _list_specials(shape, value, place)
         text = ""
         if common["pointer"] in self._texts:
             text = self._texts[common["pointer"]]
         elif isinstance(value, dict | list):
-            return self._json(common, value)
+            return self._build_json(common, value)
         elif value is not _ABSENT and not special and not (value is None and _is_blank(shape, place)):
             text = controls.scalar_text(shape, value)
             if not controls.reads_as(shape, text, value) or (not text and not place.is_item):
-                return self._json(common, value)
+                return self._build_json(common, value)
         control, shown = controls.control_type(shape, place.key, text)
         takes_file = shape.kind == "string" and controls.is_binary(shape.schema)
         self.has_files = self.has_files or takes_file
@@ -172,11 +172,11 @@ class _Builder:
             takes_file=takes_file,
         )
 
-    def _choice(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
+    def _build_choice(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
         chosen = None if value is _ABSENT else shape.option(value)
         is_blank = value is _ABSENT or (value is None and chosen is None and place.is_item)
         if chosen is None and not is_blank:
-            return self._json(common, value)
+            return self._build_json(common, value)
         blank = is_blank or not place.required
         if len(shape.choices) == 1 and place.required and is_blank:
             blank, chosen = False, compact(shape.choices[0][0])
@@ -185,29 +185,29 @@ class _Builder:
         )
         return ChoiceField(**common, options=options, blank=blank)
 
-    def _choices(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
-        special, specials = _specials(shape, value, place)
+    def _build_choices(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
+        special, specials = _list_specials(shape, value, place)
         given = value if isinstance(value, list) else []
         options = [shape.option(one) for one in given]
         known = [compact(one) for one, _ in shape.choices]
         if value is not _ABSENT and not special and not isinstance(value, list):
-            return self._json(common, value)
+            return self._build_json(common, value)
         if options != [one for one in known if one in options] or len(set(known)) != len(known):
             # Another order, an item twice, or another value: checkboxes could not say it.
-            return self._array(shape, value, common, place, as_items=True)
+            return self._build_array(shape, value, common, place, as_items=True)
         self.count += len(known) // 4
         shown = tuple(
             Option(compact(one), label[:200], compact(one) in options) for one, label in shape.choices
         )
         return ChoicesField(**common, special=special, specials=specials, options=shown)
 
-    def _array(
+    def _build_array(
         self, shape: Shape, value: Any, common: dict[str, Any], place: _Place, *, as_items: bool = False
     ) -> Field:
-        special, specials = _specials(shape, value, place)
+        special, specials = _list_specials(shape, value, place)
         given = value if isinstance(value, list) else []
         if (value is not _ABSENT and not special and not isinstance(value, list)) or len(given) > MAX_ITEMS:
-            return self._json(common, value)
+            return self._build_json(common, value)
         name = common["name"]
         items = [
             self.node(
@@ -225,12 +225,12 @@ class _Builder:
             **common, special=special, specials=specials, items=items, can_add=can_add, as_items=as_items
         )
 
-    def _object(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
-        special, specials = _specials(shape, value, place)
+    def _build_object(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
+        special, specials = _list_specials(shape, value, place)
         given = value if isinstance(value, dict) else {}
         if value is not _ABSENT and not special and not isinstance(value, dict):
-            return self._json(common, value)
-        members = _members(shape.schema)
+            return self._build_json(common, value)
+        members = _list_members(shape.schema)
         is_present = value is not _ABSENT or place.required or place.is_item
         field = ObjectField(**common, special=special, specials=specials, is_open=is_present)
         if not is_present and (
@@ -242,11 +242,11 @@ class _Builder:
             return field
         field.is_given = isinstance(value, dict) and bool(value) and not place.required and not place.is_item
         field.removable = field.removable or (value is not _ABSENT and not place.required and place.depth > 0)
-        rest = self._declared(field, members, given, place, must=place.must and is_present)
-        self._rows(field, shape.schema, rest, place)
+        rest = self._build_declared(field, members, given, place, must=place.must and is_present)
+        self._build_rows(field, shape.schema, rest, place)
         return field
 
-    def _declared(
+    def _build_declared(
         self, field: ObjectField, members: dict[str, Any], given: dict[str, Any], place: _Place, *, must: bool
     ) -> dict[str, Any]:
         """Add the fields of declared members; return the members of the value that have none."""
@@ -271,7 +271,7 @@ class _Builder:
             )
         return rest
 
-    def _rows(self, field: ObjectField, schema: Schema, rest: dict[str, Any], place: _Place) -> None:
+    def _build_rows(self, field: ObjectField, schema: Schema, rest: dict[str, Any], place: _Place) -> None:
         """Add the rows of free members, or all of them as JSON where that is not possible."""
         free = free_members(schema)
         is_offered = free is not None and place.depth < MAX_DEPTH
@@ -290,15 +290,15 @@ class _Builder:
         shown = [*rest.items(), *([("", _ABSENT)] if is_offered else [])]
         for index, (key, value) in enumerate(shown):
             name = row_name(field.name, index)
-            at = pointer_of(field.pointer, key) if key else row_name(field.pointer, index)
+            pointer = pointer_of(field.pointer, key) if key else row_name(field.pointer, index)
             row = Row(key=key, name=name, id=f"{field.id}-key{index}")
             if key or self._shapes.of(free).kind in _SIMPLE:
                 inner = _Place(depth=place.depth + 1, is_item=True)
-                row.value = self.node({} if free is None else free, value, name, at, inner)
+                row.value = self.node({} if free is None else free, value, name, pointer, inner)
                 row.value.label = key
             field.rows.append(row)
 
-    def _union(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
+    def _build_union(self, shape: Shape, value: Any, common: dict[str, Any], place: _Place) -> Field:
         index = self._branches.get(common["pointer"])
         if index is None or not 0 <= index < len(shape.branches):
             index = None if value is _ABSENT else best_branch(shape, value, self._shapes)
@@ -372,7 +372,7 @@ def _score(shape: Shape, value: Any, shapes: Shapes) -> float:
             is_whole = isinstance(value, int) or value == int(value)
             return 2 if shape.kind == "number" or is_whole else 0.5
         case "object", dict():
-            members = _members(shape.schema)
+            members = _list_members(shape.schema)
             score = 2.0
             for name in members.required:
                 score += 0.5 if name in value else -1
@@ -395,24 +395,24 @@ class _Members(dict[str, Any]):
     required: frozenset[str] = frozenset()
 
 
-def _members(schema: Schema) -> _Members:
+def _list_members(schema: Schema) -> _Members:
     declared = schema.get("properties")
-    found = _Members(declared if isinstance(declared, dict) else {})
+    declared_members = _Members(declared if isinstance(declared, dict) else {})
     required = schema.get("required")
-    found.required = frozenset(
+    declared_members.required = frozenset(
         name
         for name in (required if isinstance(required, list) else ())
-        if isinstance(name, str) and name in found
+        if isinstance(name, str) and name in declared_members
     )
-    return found
+    return declared_members
 
 
-def _letters(text: str) -> str:
+def _reduce_to_letters(text: str) -> str:
     """Return what a name and a title made of it have in common: `Book Id` is made of `book_id`."""
     return re.sub(r"[\W_]", "", text).casefold()
 
 
-def _specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, ...]]:
+def _list_specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, ...]]:
     """Return what a field states in place of its control, and what it could."""
     possible: list[str] = []
     least = shape.schema.get(_LEAST_KEYWORDS.get(shape.kind, ""))
@@ -445,14 +445,14 @@ def _place_errors(root: Field, errors: Sequence[Mapping[str, Any]]) -> list[tupl
     _collect(root, targets)
     rest = []
     for error in errors:
-        at, detail = str(error.get("pointer", "")), str(error.get("detail", ""))
-        place = at
+        pointer, detail = str(error.get("pointer", "")), str(error.get("detail", ""))
+        place = pointer
         while place and place not in targets:
             place = place.rpartition("/")[0]
         if place and place in targets:
-            targets[place].append(detail if place == at else f"{at.removeprefix(place)}: {detail}")
+            targets[place].append(detail if place == pointer else f"{pointer.removeprefix(place)}: {detail}")
         else:
-            rest.append((at, detail))
+            rest.append((pointer, detail))
     return rest
 
 

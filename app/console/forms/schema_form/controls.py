@@ -66,8 +66,8 @@ def json_text(value: Any) -> str:
 def read_json(text: str) -> Any:
     """Return the value of JSON text; raise Unreadable. NaN, infinite numbers and repeated names are none."""
     try:
-        found = json.loads(
-            text, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_object
+        value = json.loads(
+            text, parse_constant=_reject_constant, parse_float=_read_finite, object_pairs_hook=_build_object
         )
     except RecursionError:
         raise Unreadable(_("The JSON is nested too deeply.")) from None
@@ -78,9 +78,9 @@ def read_json(text: str) -> Any:
         ) from None  # fmt: skip
     except ValueError as error:
         raise Unreadable(_("This is not JSON: %(reason)s."), reason=error) from None
-    if _is_deep(found):
+    if _is_deep(value):
         raise Unreadable(_("The JSON is nested too deeply."))
-    return found
+    return value
 
 
 def _is_deep(value: Any) -> bool:
@@ -109,8 +109,8 @@ def read_scalar(shape: Shape, text: str) -> Any:
         local = _LOCAL_TIME.fullmatch(text) if shape.schema.get("format") == "date-time" else None
         return f"{local[1]}{local[2] or ':00'}Z" if local else text
     if shape.kind in ("number", "integer"):
-        return _number(text.strip())
-    return _untyped(text)
+        return _read_number(text.strip())
+    return _read_untyped(text)
 
 
 def reads_as(shape: Shape, text: str, value: Any) -> bool:
@@ -118,10 +118,10 @@ def reads_as(shape: Shape, text: str, value: Any) -> bool:
     if _UNSUITABLE_IN_TEXTS.search(text):
         return False
     try:
-        found = read_scalar(shape, text)
+        read = read_scalar(shape, text)
     except Unreadable:
         return False
-    return type(found) is type(value) and bool(found == value)
+    return type(read) is type(value) and bool(read == value)
 
 
 def scalar_text(shape: Shape, value: Any) -> str:
@@ -176,62 +176,62 @@ def is_binary(schema: Schema) -> bool:
 def validation_attributes(shape: Shape, control: str) -> tuple[tuple[str, str], ...]:
     """Return the attributes of HTML validation for an input."""
     schema = shape.schema
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     if control == "number":
-        found = _number_attributes(shape.kind, schema)
+        attributes = _list_number_attributes(shape.kind, schema)
     elif control in ("text", "password", "email", "url", "textarea") and shape.kind == "string":
         if not is_binary(schema):
             for keyword, name in (("minLength", "minlength"), ("maxLength", "maxlength")):
                 if isinstance(schema.get(keyword), int) and 0 <= schema[keyword] < 2**31:
-                    found[name] = str(schema[keyword])
+                    attributes[name] = str(schema[keyword])
         pattern = html_pattern(schema.get("pattern")) if control != "textarea" else None
         if pattern:
-            found["pattern"] = pattern
+            attributes["pattern"] = pattern
     elif control == "datetime-local":
-        found["step"] = "1"
+        attributes["step"] = "1"
     if shape.kind in ("number", "integer") and control == "text":
-        found["inputmode"] = "decimal"
-    return tuple(found.items())
+        attributes["inputmode"] = "decimal"
+    return tuple(attributes.items())
 
 
-def _number_attributes(kind: str, schema: Schema) -> dict[str, str]:
+def _list_number_attributes(kind: str, schema: Schema) -> dict[str, str]:
     """Return `step`, `min` and `max` of a number; `step` counts from `min`, so both must fit."""
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
     lows: Sequence[int | float] = [low] if _is_number(low) else []
     highs: Sequence[int | float] = [high] if _is_number(high) else []
-    found = {"step": "any"}
+    attributes = {"step": "any"}
     if kind == "integer":
         above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
         lows = [*map(math.ceil, lows), *([math.floor(above) + 1] if _is_number(above) else [])]
         highs = [*map(math.floor, highs), *([math.ceil(below) - 1] if _is_number(below) else [])]
         is_multiple = isinstance(step, int) and step > 1 and (not lows or max(lows) % step == 0)
-        found["step"] = str(step) if is_multiple else "1"
+        attributes["step"] = str(step) if is_multiple else "1"
     if lows:
-        found["min"] = _plain(max(lows))
+        attributes["min"] = _write_plain(max(lows))
     if highs:
-        found["max"] = _plain(min(highs))
-    return found
+        attributes["max"] = _write_plain(min(highs))
+    return attributes
 
 
 def limits_of(shape: Shape, gettext: Gettext) -> tuple[str, ...]:
     """Return what a schema demands beside its type, in short words."""
     schema = shape.schema
-    found = [
+    limits = [
         gettext(texts[form]) % values
         for low, high, texts in _RANGES
-        if (form := _form(schema.get(low), schema.get(high), low)) is not None
-        for values in [{"low": _plain(schema.get(low)), "high": _plain(schema.get(high))}]
+        if (form := _choose_form(schema.get(low), schema.get(high), low)) is not None
+        for values in [{"low": _write_plain(schema.get(low)), "high": _write_plain(schema.get(high))}]
     ]
-    found += [
-        gettext(text) % {"value": _plain(schema[keyword])}
+    limits += [
+        gettext(text) % {"value": _write_plain(schema[keyword])}
         for keyword, text in _SINGLE
         if _is_number(schema.get(keyword))
     ]
     if isinstance(schema.get("pattern"), str):
-        found.append(gettext(_("pattern %(value)s")) % {"value": schema["pattern"][:100]})
+        limits.append(gettext(_("pattern %(value)s")) % {"value": schema["pattern"][:100]})
     if schema.get("uniqueItems") is True and shape.kind == "array":
-        found.append(gettext(_("no item twice")))
-    return tuple(found)
+        limits.append(gettext(_("no item twice")))
+    return tuple(limits)
 
 
 _RANGES: Final = (
@@ -260,7 +260,7 @@ _SINGLE: Final = (
 )
 
 
-def _form(low: Any, high: Any, keyword: str) -> int | None:
+def _choose_form(low: Any, high: Any, keyword: str) -> int | None:
     """Return which text a range has: both ends, the lower one, the upper one; None where it is no limit."""
     has_low = _is_number(low) and (keyword == "minimum" or low > 0)
     if _is_number(high):
@@ -268,7 +268,7 @@ def _form(low: Any, high: Any, keyword: str) -> int | None:
     return 1 if has_low else None
 
 
-def _plain(value: Any) -> str:
+def _write_plain(value: Any) -> str:
     return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
@@ -276,7 +276,7 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(text: str) -> Any:
+def _read_number(text: str) -> Any:
     if _INTEGER.fullmatch(text) and len(text) <= 300:
         return int(text)
     if _NUMBER.fullmatch(text):
@@ -285,7 +285,7 @@ def _number(text: str) -> Any:
     return text
 
 
-def _untyped(text: str) -> Any:
+def _read_untyped(text: str) -> Any:
     text = text.replace("\r\n", "\n")
     try:
         return read_json(text)
@@ -314,15 +314,15 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not allowed")
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError("a number is too large")
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a name is repeated in an object")
-    return found
+    return members

@@ -24,27 +24,27 @@ def html_pattern(pattern: Any) -> str | None:
         return None
     if not (pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")):
         return None
-    at, end, unbounded = 1, len(pattern) - 1, 0
+    position, end, unbounded = 1, len(pattern) - 1, 0
     parts: list[str] = []
-    while at < end:
-        atom = _ATOM.match(pattern, at, end)
+    while position < end:
+        atom = _ATOM.match(pattern, position, end)
         if atom is None:
             return None
         members = atom["set"]
-        written = _set(members) if members else _plain(atom)
+        written = _set(members) if members else _write_atom(atom)
         if written is None:
             return None
         parts.append(written)
-        at = atom.end()
-        quantifier = _QUANTIFIER.match(pattern, at, end)
+        position = atom.end()
+        quantifier = _QUANTIFIER.match(pattern, position, end)
         if quantifier is not None:
             unbounded += quantifier[0] in "*+" or quantifier[0].endswith(",}")
             parts.append(quantifier[0])
-            at = quantifier.end()
+            position = quantifier.end()
     return "".join(parts) if unbounded <= _MAX_UNBOUNDED and parts else None
 
 
-def _plain(atom: re.Match[str]) -> str:
+def _write_atom(atom: re.Match[str]) -> str:
     if atom["escaped"]:
         return "-" if atom["escaped"] == "-" else atom[0]
     return "\\/" if atom[0] == "/" else atom[0]
@@ -54,16 +54,16 @@ def _set(members: str) -> str | None:
     """Return a character class as the flag `v` wants it: specials escaped, ranges of letters or digits."""
     negated, rest = ("^", members[1:]) if members.startswith("^") else ("", members)
     parts: list[str] = []
-    at = 0
-    while at < len(rest):
-        if re.match(r"[A-Za-z0-9]-[A-Za-z0-9]", rest[at:]):
-            if rest[at] > rest[at + 2]:
+    position = 0
+    while position < len(rest):
+        if re.match(r"[A-Za-z0-9]-[A-Za-z0-9]", rest[position:]):
+            if rest[position] > rest[position + 2]:
                 return None
-            parts.append(rest[at : at + 3])
-            at += 3
-        elif rest[at] == "-" and 0 < at < len(rest) - 1:
+            parts.append(rest[position : position + 3])
+            position += 3
+        elif rest[position] == "-" and 0 < position < len(rest) - 1:
             return None
         else:
-            parts.append("\\" + rest[at] if rest[at] in _SPECIAL_IN_SETS else rest[at])
-            at += 1
+            parts.append("\\" + rest[position] if rest[position] in _SPECIAL_IN_SETS else rest[position])
+            position += 1
     return f"[{negated}{''.join(parts)}]" if parts else None

@@ -86,17 +86,17 @@ class _Parser:
         """Note which fields have controls below them, and rows."""
         prefix, colon, rest = name.partition(":")
         # A pointer begins with `/`, so a prefix is none.
-        at = rest if colon and prefix + colon in _PREFIXES else name
-        self.is_edit = self.is_edit or (at != name and prefix + colon in _BUTTONS)
-        row = _ROW.fullmatch(at) if prefix == "key" else None
+        pointer = rest if colon and prefix + colon in _PREFIXES else name
+        self.is_edit = self.is_edit or (pointer != name and prefix + colon in _BUTTONS)
+        row = _ROW.fullmatch(pointer) if prefix == "key" else None
         if row is not None:
             self._rows.setdefault(row[1] or ROOT, []).append(int(row[2]))
-        while at and at not in self._inner:
-            self._inner.add(at)
-            at = at.rpartition("/")[0] if "/" in at else ""
+        while pointer and pointer not in self._inner:
+            self._inner.add(pointer)
+            pointer = pointer.rpartition("/")[0] if "/" in pointer else ""
 
     def submission(self) -> Submission:
-        value = self._node(self._schema, ROOT, "", required=True, is_item=False, depth=0)
+        value = self._parse_node(self._schema, ROOT, "", required=True, is_item=False, depth=0)
         return Submission(
             {} if value is _ABSENT else value,
             tuple(self.errors),
@@ -105,11 +105,11 @@ class _Parser:
             self.is_edit,
         )
 
-    def _text(self, name: str) -> str:
+    def _read_text(self, name: str) -> str:
         value = self._given.get(name, [""])[-1]
         return value if isinstance(value, str) else ""
 
-    def _texts_of(self, name: str) -> list[str]:
+    def _read_texts(self, name: str) -> list[str]:
         return [value for value in self._given.get(name, ()) if isinstance(value, str)]
 
     def _fail(self, pointer: str, detail: str, text: str | None = None) -> None:
@@ -117,7 +117,7 @@ class _Parser:
         if text is not None:
             self.texts[pointer] = text
 
-    def _node(
+    def _parse_node(
         self, schema: Any, name: str, pointer: str, *, required: bool, is_item: bool, depth: int
     ) -> Any:
         """Return the value of a field, _ABSENT where nothing is stated."""
@@ -128,36 +128,36 @@ class _Parser:
             return _ABSENT
         is_changed = "update:" + name in self._given
         if shape.kind == "union":
-            return self._union(shape, name, pointer, required=required, is_item=is_item, depth=depth)
-        if self._text("as:" + name) == "json" and not is_changed:
-            return self._json(name, pointer, is_item=is_item)
-        special = self._text("is:" + name)
+            return self._parse_union(shape, name, pointer, required=required, is_item=is_item, depth=depth)
+        if self._read_text("as:" + name) == "json" and not is_changed:
+            return self._parse_json(name, pointer, is_item=is_item)
+        special = self._read_text("is:" + name)
         self._statements += bool(special)
-        value = self._stated(
+        value = self._parse_stated(
             shape, name, pointer, special, must=required or is_item, is_item=is_item, depth=depth
         )
         # What somebody typed precedes a null that was chosen before.
         is_empty = value is _ABSENT or (is_item and not value) or value in ({}, [])
         return None if special == "null" and is_empty else value
 
-    def _stated(
+    def _parse_stated(
         self, shape: Shape, name: str, pointer: str, special: str, *, must: bool, is_item: bool, depth: int
     ) -> Any:
         """Return what the control of a field states, or those of its members."""
         match shape.kind:
             case "string" | "number" | "integer" | "any":
-                return self._scalar(shape, name, pointer, special, is_item=is_item)
+                return self._parse_scalar(shape, name, pointer, special, is_item=is_item)
             case "choice":
-                return self._choice(name, is_item=is_item, is_fixed=must and len(shape.choices) == 1)
-            case "choices" if self._text("as:" + name) != "items":
-                return self._choices(name, special, is_item=is_item)
+                return self._parse_choice(name, is_item=is_item, is_fixed=must and len(shape.choices) == 1)
+            case "choices" if self._read_text("as:" + name) != "items":
+                return self._parse_choices(name, special, is_item=is_item)
             case "array" | "choices":
-                return self._array(shape, name, pointer, special, is_item=is_item, depth=depth)
+                return self._parse_array(shape, name, pointer, special, is_item=is_item, depth=depth)
             case _:
-                return self._object(shape, name, pointer, special, required=must, depth=depth)
+                return self._parse_object(shape, name, pointer, special, required=must, depth=depth)
 
-    def _json(self, name: str, pointer: str, *, is_item: bool) -> Any:
-        text = self._text(name)
+    def _parse_json(self, name: str, pointer: str, *, is_item: bool) -> Any:
+        text = self._read_text(name)
         if not text.strip():
             return None if is_item else _ABSENT
         self._statements += 1
@@ -167,14 +167,14 @@ class _Parser:
             self._fail(pointer, error.text(self._gettext), text)
             return None if is_item else _ABSENT
 
-    def _scalar(self, shape: Shape, name: str, pointer: str, special: str, *, is_item: bool) -> Any:
+    def _parse_scalar(self, shape: Shape, name: str, pointer: str, special: str, *, is_item: bool) -> Any:
         file = next(
             (one for one in self._given.get("file:" + name, ()) if isinstance(one, bytes) and one), None
         )
         if file is not None:
             self._statements += 1
             return base64.b64encode(file).decode()
-        text = self._text(name)
+        text = self._read_text(name)
         if not text:
             if special == "empty":
                 return ""
@@ -188,44 +188,44 @@ class _Parser:
             self._fail(pointer, error.text(self._gettext), text)
             return None if is_item else _ABSENT
 
-    def _choice(self, name: str, *, is_item: bool, is_fixed: bool) -> Any:
-        text = self._text(name)
+    def _parse_choice(self, name: str, *, is_item: bool, is_fixed: bool) -> Any:
+        text = self._read_text(name)
         if not text:
             return None if is_item else _ABSENT
         self._statements += not is_fixed
-        return self._value(text)
+        return self._read_value(text)
 
-    def _value(self, text: str) -> Any:
+    def _read_value(self, text: str) -> Any:
         """Return the value of an option; a text that is no JSON, as in a link made by hand, is itself."""
         try:
             return controls.read_json(text)
         except controls.Unreadable:
             return text
 
-    def _choices(self, name: str, special: str, *, is_item: bool) -> Any:
-        found = [self._value(text) for text in self._texts_of(name)]
-        self._statements += bool(found)
-        return found if found or special == "empty" or is_item else _ABSENT
+    def _parse_choices(self, name: str, special: str, *, is_item: bool) -> Any:
+        chosen = [self._read_value(text) for text in self._read_texts(name)]
+        self._statements += bool(chosen)
+        return chosen if chosen or special == "empty" or is_item else _ABSENT
 
-    def _array(
+    def _parse_array(
         self, shape: Shape, name: str, pointer: str, special: str, *, is_item: bool, depth: int
     ) -> Any:
-        indices = [int(text) for text in self._texts_of("item:" + name) if _INDEX.fullmatch(text)]
-        found: list[Any] = []
+        indices = [int(text) for text in self._read_texts("item:" + name) if _INDEX.fullmatch(text)]
+        items: list[Any] = []
         for index in dict.fromkeys(indices):
-            at = child_name(name, index)
-            if "remove:" + at in self._given:
+            item_name = child_name(name, index)
+            if "remove:" + item_name in self._given:
                 continue
             schema = item_schema(shape.schema, index)
-            place = pointer_of(pointer, len(found))
-            value = self._node(schema, at, place, required=True, is_item=True, depth=depth + 1)
-            found.append(None if value is _ABSENT else value)
+            place = pointer_of(pointer, len(items))
+            value = self._parse_node(schema, item_name, place, required=True, is_item=True, depth=depth + 1)
+            items.append(None if value is _ABSENT else value)
         if "add:" + name in self._given:
-            found.append(self._blank(item_schema(shape.schema, len(found))))
-        self._statements += bool(found)
-        return found if found or special == "empty" or is_item else _ABSENT
+            items.append(self._build_blank(item_schema(shape.schema, len(items))))
+        self._statements += bool(items)
+        return items if items or special == "empty" or is_item else _ABSENT
 
-    def _blank(self, schema: Any) -> Any:
+    def _build_blank(self, schema: Any) -> Any:
         """Return the value of an item that is to be filled in."""
         shape = self._shapes.of(schema)
         if shape.kind == "choice" and len(shape.choices) == 1:
@@ -235,58 +235,63 @@ class _Parser:
             shape = first if first.kind != "union" else shape
         return {"string": "", "any": "", "object": {}, "array": [], "choices": []}.get(shape.kind)
 
-    def _object(
+    def _parse_object(
         self, shape: Shape, name: str, pointer: str, special: str, *, required: bool, depth: int
     ) -> Any:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         before = self._statements
         declared = shape.schema.get("properties")
         names = declared if isinstance(declared, dict) else {}
         listed = shape.schema.get("required")
         must = frozenset(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
         for key, member in names.items():
-            at = child_name(name, key)
-            if at in self._inner:
-                value = self._node(
-                    member, at, pointer_of(pointer, key), required=key in must, is_item=False, depth=depth + 1
+            member_name = child_name(name, key)
+            if member_name in self._inner:
+                value = self._parse_node(
+                    member,
+                    member_name,
+                    pointer_of(pointer, key),
+                    required=key in must,
+                    is_item=False,
+                    depth=depth + 1,
                 )
                 if value is not _ABSENT:
-                    found[key] = value
-        self._add_rows(shape, name, pointer, found, depth)
-        self._add_rest(name, pointer, found)
+                    members[key] = value
+        self._add_rows(shape, name, pointer, members, depth)
+        self._add_rest(name, pointer, members)
         is_given = "has:" + name in self._given or "add:" + name in self._given
         self._statements += is_given
-        return found if required or special == "empty" or self._statements > before else _ABSENT
+        return members if required or special == "empty" or self._statements > before else _ABSENT
 
-    def _add_rows(self, shape: Shape, name: str, pointer: str, found: dict[str, Any], depth: int) -> None:
+    def _add_rows(self, shape: Shape, name: str, pointer: str, members: dict[str, Any], depth: int) -> None:
         free = free_members(shape.schema)
         for index in dict.fromkeys(self._rows.get(name, ())):
-            at = f"{'' if name == ROOT else name}/~row{index}"
-            key = self._text("key:" + at)
-            if "remove:" + at in self._given:
+            row = f"{'' if name == ROOT else name}/~row{index}"
+            key = self._read_text("key:" + row)
+            if "remove:" + row in self._given:
                 continue
             if not key:
-                if self._text(at).strip():
+                if self._read_text(row).strip():
                     self._fail(
                         pointer, self._gettext(_("A member without a name was left out: give it a name."))
                     )
                 continue
             self._statements += 1
-            if key in found:
+            if key in members:
                 self._fail(pointer_of(pointer, key), self._gettext(_("There are two members of this name.")))
                 continue
-            value = self._node(
+            value = self._parse_node(
                 {} if free is None else free,
-                at,
+                row,
                 pointer_of(pointer, key),
                 required=True,
                 is_item=True,
                 depth=depth + 1,
             )
-            found[key] = None if value is _ABSENT else value
+            members[key] = None if value is _ABSENT else value
 
-    def _add_rest(self, name: str, pointer: str, found: dict[str, Any]) -> None:
-        text = self._text("rest:" + name)
+    def _add_rest(self, name: str, pointer: str, values: dict[str, Any]) -> None:
+        text = self._read_text("rest:" + name)
         if not text.strip():
             return
         self._statements += 1
@@ -298,30 +303,30 @@ class _Parser:
         if not isinstance(members, dict):
             self._fail(pointer + REST, self._gettext(_("Give a JSON object with the other members.")), text)
             return
-        twice = members.keys() & found.keys()
+        twice = members.keys() & values.keys()
         if twice:
             detail = self._gettext(_("This member has a field of its own: %(name)s."))
             self._fail(pointer + REST, detail % {"name": min(twice)}, text)
             return
-        found |= members
+        values |= members
 
-    def _union(
+    def _parse_union(
         self, shape: Shape, name: str, pointer: str, *, required: bool, is_item: bool, depth: int
     ) -> Any:
-        text = self._text("branch:" + name)
+        text = self._read_text("branch:" + name)
         is_changed = "update:" + name in self._given
         if not _INDEX.fullmatch(text) or int(text) >= len(shape.branches):
-            if self._text("as:" + name) == "json":
-                return self._json(name, pointer, is_item=is_item)
-            return self._blank(shape.branches[0].schema) if is_item else _ABSENT
+            if self._read_text("as:" + name) == "json":
+                return self._parse_json(name, pointer, is_item=is_item)
+            return self._build_blank(shape.branches[0].schema) if is_item else _ABSENT
         index = int(text)
         self.branches[pointer] = index
         self._statements += not required or is_changed
-        if self._text("as:" + name) == "json":
-            value = _ABSENT if is_changed else self._json(name, pointer, is_item=is_item)
+        if self._read_text("as:" + name) == "json":
+            value = _ABSENT if is_changed else self._parse_json(name, pointer, is_item=is_item)
             if value is _ABSENT and is_item:
-                return self._blank(shape.branches[index].schema)
+                return self._build_blank(shape.branches[index].schema)
             return value
-        return self._node(
+        return self._parse_node(
             shape.branches[index].schema, name, pointer, required=True, is_item=is_item, depth=depth + 1
         )

@@ -65,7 +65,7 @@ class Shape:
 
     def option(self, value: Any) -> str | None:
         """Return the JSON text of the choice that equals a value; None where there is none."""
-        return next((compact(one) for one, _ in self.choices if exact_json.equal(one, value)), None)
+        return next((compact(one) for one, _ in self.choices if exact_json.are_equal(one, value)), None)
 
 
 class Shapes:
@@ -82,21 +82,21 @@ class Shapes:
         known = self._known.get(id(schema))
         if known is None:
             self._steps = 0
-            known = self._known[id(schema)] = (schema, self._shape(self._merged(schema), levels=0))
+            known = self._known[id(schema)] = (schema, self._shape(self._merge(schema), levels=0))
         return known[1]
 
     def merged(self, schema: Any) -> Schema:
         """Return a schema without `$ref` and `allOf` at its root."""
         self._steps = 0
-        return self._merged(schema)
+        return self._merge(schema)
 
-    def _merged(self, schema: Any) -> Schema:
+    def _merge(self, schema: Any) -> Schema:
         result: Schema = {}
-        for part in self._parts(schema):
-            result = _both(result, part)
+        for part in self._list_parts(schema):
+            result = _merge_both(result, part)
         return result
 
-    def _parts(self, schema: Any) -> Iterator[Schema]:
+    def _list_parts(self, schema: Any) -> Iterator[Schema]:
         """Yield the schemas that hold together at the place of a schema: its own keywords last."""
         waiting: list[tuple[Any, bool]] = [(schema, False)]
         seen: set[str] = set()
@@ -110,8 +110,8 @@ class Shapes:
             if is_own:
                 yield node
                 continue
-            own = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
-            waiting.append((own, True))
+            keywords = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+            waiting.append((keywords, True))
             parts = node.get("allOf")
             if isinstance(parts, list):
                 waiting += [(part, False) for part in reversed(parts[:_MAX_MERGED])]
@@ -134,12 +134,12 @@ class Shapes:
             branches = schema.get(keyword)
             if isinstance(branches, list) and branches:
                 rest = {key: value for key, value in schema.items() if key != keyword}
-                merged = [self._merged(branch) for branch in branches[: _MAX_BRANCHES + 1]]
+                merged = [self._merge(branch) for branch in branches[: _MAX_BRANCHES + 1]]
                 if not all(_is_constraint(branch, rest) for branch in merged):
-                    return self._union(rest, merged, levels)
-        return self._typed(schema, levels)
+                    return self._shape_union(rest, merged, levels)
+        return self._shape_typed(schema, levels)
 
-    def _union(self, rest: Schema, branches: list[Schema], levels: int) -> Shape:
+    def _shape_union(self, rest: Schema, branches: list[Schema], levels: int) -> Shape:
         if len(branches) > _MAX_BRANCHES or levels > 4:
             return Shape("any", rest)
         rest = {key: value for key, value in rest.items() if key not in ("title", "default", "examples")}
@@ -155,36 +155,36 @@ class Shapes:
             ]
             return Shape("choice", rest, choices=(*choices, *([(None, "null")] if null else [])))
         if len(others) == 1:
-            found = self._shape(_both(others[0], rest), levels + 1)
-            if found.kind in ("union", "any"):
-                return found
+            shape = self._shape(_merge_both(others[0], rest), levels + 1)
+            if shape.kind in ("union", "any"):
+                return shape
             if not null:
-                return found
-            if found.kind == "choice":
-                known = any(value is None for value, _ in found.choices)
-                choices = [*found.choices, *([] if known else [(None, "null")])]
-                return Shape("choice", found.schema, choices=tuple(choices))
-            return Shape(found.kind, found.schema, nullable=True, choices=found.choices)
+                return shape
+            if shape.kind == "choice":
+                known = any(value is None for value, _ in shape.choices)
+                choices = [*shape.choices, *([] if known else [(None, "null")])]
+                return Shape("choice", shape.schema, choices=tuple(choices))
+            return Shape(shape.kind, shape.schema, nullable=True, choices=shape.choices)
         flat: list[Branch] = []
         for index, branch in enumerate(others):
-            inner = self._shape(_both(plain, branch), levels + 1)
+            inner = self._shape(_merge_both(plain, branch), levels + 1)
             if inner.kind == "union":
                 flat += inner.branches
             else:
-                flat.append(Branch(_branch_label(branch, inner, index), inner.schema))
+                flat.append(Branch(_label_branch(branch, inner, index), inner.schema))
         if null:
             flat.append(Branch("null", {"type": "null"}))
         if len(flat) > _MAX_BRANCHES:
             return Shape("any", rest)
         return Shape("union", rest, branches=tuple(flat))
 
-    def _typed(self, schema: Schema, levels: int) -> Shape:
+    def _shape_typed(self, schema: Schema, levels: int) -> Shape:
         names = schema.get("type")
         listed = [name for name in (names if isinstance(names, list) else [names]) if isinstance(name, str)]
         nullable = "null" in listed
         types = [name for name in listed if name != "null"]
         if not listed:
-            types = [name for name in (_implied(schema),) if name]
+            types = [name for name in (_infer_type(schema),) if name]
         if not types:
             return Shape("choice", schema, choices=((None, "null"),)) if nullable else Shape("any", schema)
         if {"integer", "number"} <= set(types):
@@ -192,18 +192,18 @@ class Shapes:
         if len(types) > 1:
             if len(types) >= 5 or levels > 4:
                 return Shape("any", schema)
-            branches = [Branch(name, _only(schema, name)) for name in types]
+            branches = [Branch(name, _select_type(schema, name)) for name in types]
             if nullable:
                 branches.append(Branch("null", {"type": "null"}))
             return Shape("union", schema, branches=tuple(branches))
-        return self._single(types[0], schema, nullable=nullable)
+        return self._shape_single(types[0], schema, nullable=nullable)
 
-    def _single(self, name: str, schema: Schema, *, nullable: bool) -> Shape:
+    def _shape_single(self, name: str, schema: Schema, *, nullable: bool) -> Shape:
         if name == "boolean":
             values: list[tuple[Any, str]] = [(True, "true"), (False, "false")]
             return Shape("choice", schema, choices=(*values, *([(None, "null")] if nullable else [])))
         if name == "array" and "prefixItems" not in schema:
-            items = self._merged(schema.get("items"))
+            items = self._merge(schema.get("items"))
             enum = items.get("enum")
             if isinstance(enum, list) and 0 < len(enum) <= 30 and "const" not in items:
                 return Shape("choices", schema, nullable=nullable, choices=_list_choices(enum))
@@ -223,7 +223,7 @@ def label_of(value: Any) -> str:
 
 
 def _list_choices(values: list[Any]) -> tuple[tuple[Any, str], ...]:
-    return tuple((value, label_of(value)) for value in exact_json.distinct(values))
+    return tuple((value, label_of(value)) for value in exact_json.drop_duplicates(values))
 
 
 def type_text(shape: Shape, shapes: Shapes, depth: int = 0) -> str:
@@ -231,12 +231,12 @@ def type_text(shape: Shape, shapes: Shapes, depth: int = 0) -> str:
     schema = shape.schema
     match shape.kind:
         case "choice":
-            kinds = dict.fromkeys(_json_type(value) for value, _ in shape.choices)
+            kinds = dict.fromkeys(_name_json_type(value) for value, _ in shape.choices)
             text = " or ".join(kinds)
         case "array" | "choices":
             inner = shapes.of(schema.get("items")) if depth < 2 and "items" in schema else None
-            found = type_text(inner, shapes, depth + 1) if inner else ""
-            text = f"array of {found}" if found and found != "any" else "array"
+            inner_type = type_text(inner, shapes, depth + 1) if inner else ""
+            text = f"array of {inner_type}" if inner_type and inner_type != "any" else "array"
         case "union":
             text = " or ".join(dict.fromkeys(branch.label for branch in shape.branches[:6]))
         case "string":
@@ -247,7 +247,7 @@ def type_text(shape: Shape, shapes: Shapes, depth: int = 0) -> str:
     return f"{text} or null" if shape.nullable else text
 
 
-def _json_type(value: Any) -> str:
+def _name_json_type(value: Any) -> str:
     if value is None:
         return "null"
     names = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
@@ -267,7 +267,7 @@ def _is_constraint(branch: Schema, rest: Schema) -> bool:
     )
 
 
-def _implied(schema: Schema) -> str | None:
+def _infer_type(schema: Schema) -> str | None:
     """Return the type that the keywords of a schema without one are about."""
     if any(schema.get(key) for key in ("properties", "required", "patternProperties")):
         return "object"
@@ -280,7 +280,7 @@ def _implied(schema: Schema) -> str | None:
     return "number" if any(key in schema for key in _ABOUT_NUMBERS) else None
 
 
-def _only(schema: Schema, name: str) -> Schema:
+def _select_type(schema: Schema, name: str) -> Schema:
     """Return a schema for one of its types, without the keywords of others."""
     about = _KEYWORDS_OF_TYPE.get(name, ())
     kept = {key: value for key, value in schema.items() if key not in _ABOUT_TYPES or key in about}
@@ -292,14 +292,14 @@ def _only(schema: Schema, name: str) -> Schema:
     return {**kept, "type": name}
 
 
-def _branch_label(branch: Schema, shape: Shape, index: int) -> str:
+def _label_branch(branch: Schema, shape: Shape, index: int) -> str:
     title = branch.get("title")
     if isinstance(title, str) and title.strip():
         return title[:120]
     if shape.kind == "object":
         fixed = [
             f"{name}: {label_of(member['const'])}"
-            for name, member in _members(shape.schema)
+            for name, member in _list_members(shape.schema)
             if "const" in member
         ]
         names = fixed[:2] or [name for name in shape.schema.get("required", []) if isinstance(name, str)][:3]
@@ -309,18 +309,18 @@ def _branch_label(branch: Schema, shape: Shape, index: int) -> str:
     return shape.kind
 
 
-def _members(schema: Schema) -> list[tuple[str, Schema]]:
+def _list_members(schema: Schema) -> list[tuple[str, Schema]]:
     members = schema.get("properties")
     if not isinstance(members, dict):
         return []
     return [(name, member) for name, member in members.items() if isinstance(member, dict)]
 
 
-def _both(one: Schema, other: Schema) -> Schema:
+def _merge_both(first: Schema, other: Schema) -> Schema:
     """Return a schema for what two schemas accept together; where they differ, roughly the second."""
-    merged = {**one, **other}
-    for key in one.keys() & other.keys():
-        mine, its = one[key], other[key]
+    merged = {**first, **other}
+    for key in first.keys() & other.keys():
+        mine, its = first[key], other[key]
         if key == "properties" and isinstance(mine, dict) and isinstance(its, dict):
             merged[key] = {
                 **mine,
@@ -332,9 +332,9 @@ def _both(one: Schema, other: Schema) -> Schema:
         elif key == "required" and isinstance(mine, list) and isinstance(its, list):
             merged[key] = list(dict.fromkeys(name for name in [*mine, *its] if isinstance(name, str)))
         elif key == "enum" and isinstance(mine, list) and isinstance(its, list):
-            merged[key] = exact_json.common(mine, its) or its
+            merged[key] = exact_json.keep_common(mine, its) or its
         elif key == "type":
-            merged[key] = _common_types(mine, its)
+            merged[key] = _intersect_types(mine, its)
         elif key in _LEAST and _are_numbers(mine, its):
             merged[key] = min(mine, its)
         elif key in _GREATEST and _are_numbers(mine, its):
@@ -344,7 +344,7 @@ def _both(one: Schema, other: Schema) -> Schema:
     return merged
 
 
-def _common_types(mine: Any, its: Any) -> Any:
+def _intersect_types(mine: Any, its: Any) -> Any:
     first = mine if isinstance(mine, list) else [mine]
     second = its if isinstance(its, list) else [its]
     common = [name for name in first if name in second]

@@ -47,24 +47,27 @@ def word_diff(before: str, after: str, *, gettext: Callable[[str], str] = str) -
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
     parts = [visible("".join(old[:start]))]
-    parts += _changed(old[start : len(old) - end], new[start : len(new) - end], gettext)
+    parts += _compare_words(old[start : len(old) - end], new[start : len(new) - end], gettext)
     parts.append(visible("".join(old[len(old) - end :])))
     return Markup("").join(parts)
 
 
-def _changed(old: list[str], new: list[str], gettext: Callable[[str], str]) -> list[Markup]:
+def _compare_words(old: list[str], new: list[str], gettext: Callable[[str], str]) -> list[Markup]:
     if max(len(old), len(new)) > _MAX_WORDS:
-        return [_marked("del", "".join(old), gettext), _marked("ins", "".join(new), gettext)]
+        return [_mark_text("del", "".join(old), gettext), _mark_text("ins", "".join(new), gettext)]
     parts: list[Markup] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             parts.append(visible("".join(old[a:b])))
             continue
-        parts += [_marked("del", "".join(old[a:b]), gettext), _marked("ins", "".join(new[c:d]), gettext)]
+        parts += [
+            _mark_text("del", "".join(old[a:b]), gettext),
+            _mark_text("ins", "".join(new[c:d]), gettext),
+        ]
     return parts
 
 
-def _marked(element: str, text: str, gettext: Callable[[str], str]) -> Markup:
+def _mark_text(element: str, text: str, gettext: Callable[[str], str]) -> Markup:
     if not text:
         return Markup("")
     said = gettext(_("removed:") if element == "del" else _("added:"))
@@ -79,42 +82,46 @@ def json_changes(before: Any, after: Any, limit: int = _MAX_CHANGES) -> list[Cha
 
     Arrays without objects, such as `required` and `enum`, are compared as sets: their order is not reported.
     """
-    found: list[Change] = []
-    for change in _changes(before, after, "", 0):
-        found.append(change)
-        if len(found) >= limit:
+    changes: list[Change] = []
+    for change in _list_changes(before, after, "", 0):
+        changes.append(change)
+        if len(changes) >= limit:
             break
-    return found
+    return changes
 
 
-def _changes(before: Any, after: Any, at: str, depth: int) -> Iterator[Change]:
+def _list_changes(before: Any, after: Any, at: str, depth: int) -> Iterator[Change]:
     if type(before) is type(after) and before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict) and depth < _MAX_DEPTH:
         for key in [*before, *(key for key in after if key not in before)]:
-            yield from _member(before.get(key, _ABSENT), after.get(key, _ABSENT), pointer(at, key), depth)
+            yield from _compare_member(
+                before.get(key, _ABSENT), after.get(key, _ABSENT), pointer(at, key), depth
+            )
     elif isinstance(before, list) and isinstance(after, list) and depth < _MAX_DEPTH:
         if any(isinstance(one, dict | list) for one in (*before, *after)):
             for index in range(max(len(before), len(after))):
                 old = before[index] if index < len(before) else _ABSENT
                 new = after[index] if index < len(after) else _ABSENT
-                yield from _member(old, new, pointer(at, index), depth)
+                yield from _compare_member(old, new, pointer(at, index), depth)
         else:
-            old_keys, new_keys = {_key(one) for one in before}, {_key(one) for one in after}
-            yield from (Change(at, "removed", before=one) for one in before if _key(one) not in new_keys)
-            yield from (Change(at, "added", after=one) for one in after if _key(one) not in old_keys)
+            old_keys, new_keys = {_build_key(one) for one in before}, {_build_key(one) for one in after}
+            yield from (
+                Change(at, "removed", before=one) for one in before if _build_key(one) not in new_keys
+            )
+            yield from (Change(at, "added", after=one) for one in after if _build_key(one) not in old_keys)
     else:
         yield Change(at, "changed", before, after)
 
 
-def _member(old: Any, new: Any, at: str, depth: int) -> Iterator[Change]:
+def _compare_member(old: Any, new: Any, pointer: str, depth: int) -> Iterator[Change]:
     if old is _ABSENT:
-        yield Change(at, "added", after=new)
+        yield Change(pointer, "added", after=new)
     elif new is _ABSENT:
-        yield Change(at, "removed", before=old)
+        yield Change(pointer, "removed", before=old)
     else:
-        yield from _changes(old, new, at, depth + 1)
+        yield from _list_changes(old, new, pointer, depth + 1)
 
 
-def _key(value: Any) -> tuple[str, Any]:
+def _build_key(value: Any) -> tuple[str, Any]:
     return type(value).__name__, value

@@ -64,12 +64,12 @@ class _Tree:
         """Return the HTML of a value; `label` is the HTML of its key."""
         self._left -= 1
         if not isinstance(value, dict | list) or not value:
-            return [f'<div class="json-line">{label}{self._scalar(value)}</div>']
+            return [f'<div class="json-line">{label}{self._render_scalar(value)}</div>']
         if depth >= _MAX_DEPTH:
             return [f'<div class="json-line">{label}<span class="json-more">…</span></div>']
-        return self._container(value, label, depth)
+        return self._render_container(value, label, depth)
 
-    def _container(self, value: dict[str, Any] | list[Any], label: str, depth: int) -> list[str]:
+    def _render_container(self, value: dict[str, Any] | list[Any], label: str, depth: int) -> list[str]:
         is_open = " open" if depth < self._open_levels else ""
         count = self._gettext(_("%(count)s members") if isinstance(value, dict) else _("%(count)s items"))
         brackets = "{}" if isinstance(value, dict) else "[]"
@@ -92,7 +92,7 @@ class _Tree:
         parts.append("</ul></details>")
         return parts
 
-    def _scalar(self, value: Any) -> str:
+    def _render_scalar(self, value: Any) -> str:
         if isinstance(value, str):
             rest = len(value) - _MAX_STRING
             text = visible(value[:_MAX_STRING])

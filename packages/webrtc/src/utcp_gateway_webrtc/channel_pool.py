@@ -16,7 +16,7 @@ from app.protocols.extension import (
     UpstreamUnreachable,
     clone_error,
     exact_json,
-    timer_queue,
+    get_timer_queue,
 )
 
 _IDLE_SECONDS: Final = 60.0
@@ -39,7 +39,7 @@ class PendingCall:
     async def receive(self, *, deadline: float) -> tuple[dict[str, Any], int]:
         """Return the next message and its length; raise UpstreamTimeout or the error of the channel."""
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 while not self._waiting:
                     if self._error is not None:
                         raise clone_error(self._error)
@@ -166,7 +166,7 @@ class ChannelPool:
         channel = self._free_channel(pool, exclusive=exclusive)
         if channel is None:
             try:
-                with Deadline(timer_queue(), deadline):
+                with Deadline(get_timer_queue(), deadline):
                     await pool.lock.acquire()
             except TimeoutError:
                 raise UpstreamTimeout(

@@ -20,7 +20,7 @@ from app.protocols.extension import (
     UpstreamMalformed,
     UpstreamTimeout,
     UpstreamUnreachable,
-    timer_queue,
+    get_timer_queue,
 )
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
@@ -106,7 +106,7 @@ class Peer:
         """
         description = RTCSessionDescription(sdp=self._allowed_candidates(sdp), type="answer")
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 try:
                     await self._connection.setRemoteDescription(description)
                 except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
@@ -125,7 +125,7 @@ class Peer:
     async def send(self, message: str, *, deadline: float) -> None:
         """Send a text. Raise UpstreamUnreachable, UpstreamTimeout, and ValueError for too long a one."""
         try:
-            with Deadline(timer_queue(), deadline):
+            with Deadline(get_timer_queue(), deadline):
                 while self.is_usable and self._channel.bufferedAmount > _MAX_UNSENT_BYTES:
                     self._drained.clear()
                     await self._drained.wait()

@@ -31,7 +31,7 @@ class WebrtcTemplate(CallTemplate):
     @field_validator("data_channel_name", "headers", "timeout", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
-        return cls.default_of(info.field_name) if value is None else value
+        return cls.get_default(info.field_name) if value is None else value
 
 
 @dataclass(frozen=True, slots=True)

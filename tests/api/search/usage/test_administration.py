@@ -266,14 +266,14 @@ async def test_digests_survive_the_rotation_of_the_key_ring(database_url, redis_
     await api.use(client, times=2)
     key_id = (await api.sql("SELECT key_id FROM pending_searches LIMIT 1"))[0][0]
     scope = SearchScope(TENANT, key_id)
-    learned = api.usage.priors(["money"], scope)
+    learned = api.usage.get_priors(["money"], scope)
     fresh = KeyRing.generate("fresh")
     old = api.services.settings.sealing_keys.get_secret_value()
     assert await rewrap(api.services.database, KeyRing.parse(f"{fresh},{old}")) > 0
     try:
         async with learner(usage_settings(database_url, redis_url, sealing_keys=fresh)) as rotated:
             await rotated.usage.learn()
-            found = rotated.usage.priors(["money"], scope)
+            found = rotated.usage.get_priors(["money"], scope)
     finally:
         await rewrap(api.services.database, KeyRing.parse(f"{old},{fresh}"))
     assert found.keys() == learned.keys() != set()

@@ -99,8 +99,8 @@ async def test_words_of_two_texts_are_learned_apart(api, client):
     await api.learn()
     key = (await api.sql("SELECT key_id FROM pending_searches LIMIT 1"))[0][0]
     scope = SearchScope(TENANT, key)
-    assert len(api.usage.priors(["weather"], scope)) == 1
-    assert len(api.usage.priors(["money"], scope)) == 0
+    assert len(api.usage.get_priors(["weather"], scope)) == 1
+    assert len(api.usage.get_priors(["money"], scope)) == 0
 
 
 async def test_what_follows_no_search_of_the_key_makes_no_label(api, client):

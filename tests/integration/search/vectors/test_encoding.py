@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select, update
 
 from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.core.errors import Unavailable
-from app.search.signals import tool_key
+from app.search.signals import make_tool_key
 from app.search.vectors.encoder import TextEncoder
 from app.search.vectors.encoding import Encoding, EncodingTimes
 from app.search.vectors.folder import VectorFolder
@@ -66,12 +66,12 @@ class Running:
     def status(self) -> VectorStatus | None:
         return read_status(self.encoding.folder.status)
 
-    def cosines(self, text: str, *tools: Tool) -> list[float | None]:
+    def compute_cosines(self, text: str, *tools: Tool) -> list[float | None]:
         file = VectorFile.open(self.encoding.folder.vectors)
         vector = TextEncoder(self.encoding.folder.source.graph, self.encoding.folder.source.tokenizer).encode(
             text
         )
-        return file.cosines(vector, [tool_key(tool.id) for tool in tools])
+        return file.compute_cosines(vector, [make_tool_key(tool.id) for tool in tools])
 
     async def ready(self, tools: int) -> None:
         await until(lambda: self.status == VectorStatus("ready", "model", tools, tools))
@@ -158,12 +158,12 @@ async def test_all_tools_get_their_vectors(start, shop, registry) -> None:
     _, coupon, book = shop
     async with start() as running:
         await running.ready(2)
-        exact = running.cosines("Shop: create coupon. create a coupon", coupon, book)
+        exact = running.compute_cosines("Shop: create coupon. create a coupon", coupon, book)
         assert exact[0] == pytest.approx(1, abs=1e-3)
         assert exact[1] is not None
         assert exact[1] < 0.99
         # The second text, with the provider's title.
-        assert running.cosines("Corner Shop: create coupon. create a coupon", coupon) == [
+        assert running.compute_cosines("Corner Shop: create coupon. create a coupon", coupon) == [
             pytest.approx(1, abs=1e-3)
         ]
         assert await stored(registry) == 4
@@ -175,7 +175,7 @@ async def test_a_new_tool_and_a_new_description_follow(start, shop, registry) ->
         await running.ready(2)
         loan = await store_tool(registry, provider, "createLoan", description="order a book in the library")
         await running.ready(3)
-        assert running.cosines("Shop: create loan. order a book in the library", loan) == [
+        assert running.compute_cosines("Shop: create loan. order a book in the library", loan) == [
             pytest.approx(1, abs=1e-3)
         ]
         async with registry.transaction() as session:
@@ -183,7 +183,7 @@ async def test_a_new_tool_and_a_new_description_follow(start, shop, registry) ->
                 update(Tool).where(Tool.id == book.id).values(description="delete the voucher")
             )
             await record_change(session, kind="tool", provider_id=provider.id, object_id=str(book.id))
-        await until(lambda: running.cosines("Shop: find book. delete the voucher", book)[0] > 0.999)
+        await until(lambda: running.compute_cosines("Shop: find book. delete the voucher", book)[0] > 0.999)
 
 
 async def test_a_new_title_of_the_provider_follows(start, shop, registry) -> None:
@@ -193,7 +193,9 @@ async def test_a_new_title_of_the_provider_follows(start, shop, registry) -> Non
         async with registry.transaction() as session:
             await session.execute(update(Provider).where(Provider.id == provider.id).values(title="Library"))
             await record_change(session, kind="provider", provider_id=provider.id)
-        await until(lambda: running.cosines("Library: create coupon. create a coupon", coupon)[0] > 0.999)
+        await until(
+            lambda: running.compute_cosines("Library: create coupon. create a coupon", coupon)[0] > 0.999
+        )
 
 
 async def test_vectors_of_deleted_tools_are_deleted_everywhere(start, shop, registry) -> None:
@@ -204,7 +206,7 @@ async def test_vectors_of_deleted_tools_are_deleted_everywhere(start, shop, regi
             await session.execute(delete(Tool).where(Tool.id == coupon.id))
             await record_change(session, kind="tool", provider_id=provider.id, object_id=str(coupon.id))
         await running.ready(1)
-        assert running.cosines("create a coupon", coupon, book)[0] is None
+        assert running.compute_cosines("create a coupon", coupon, book)[0] is None
 
         async def one_is_stored() -> bool:
             return await stored(registry) == 2
@@ -333,7 +335,7 @@ async def test_a_text_that_the_model_cannot_encode_stops_no_other_and_is_reporte
     _, coupon, book = shop
     async with start(rejected="coupon") as running:
         await running.ready(2)
-        found = running.cosines("find a book", coupon, book)
+        found = running.compute_cosines("find a book", coupon, book)
         assert found[0] is None
         assert found[1] is not None
         # The two texts of the tool.

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from app.core.settings import Settings
 from app.search.search_index import SearchIndex
-from app.search.signals import Signals, tool_key
+from app.search.signals import Signals, make_tool_key
 from app.search.vectors import ModelError, SearchVectors, VectorStatus
 from app.security.principal import Principal
 from app.storage.models import TENANT
@@ -66,8 +66,8 @@ async def test_a_worker_ranks_by_meaning_once_all_is_encoded(opened, shop, regis
     async with opened() as vectors:
         await until(lambda: vectors.is_ready and vectors.status == VectorStatus("ready", "model", 2, 2))
         vector = await vectors.encode("Shop: create coupon. create a coupon for the order")
-        keys = [tool_key(tool.id) for tool in shop]
-        nearest, other = vectors.cosines(vector, keys)
+        keys = [make_tool_key(tool.id) for tool in shop]
+        nearest, other = vectors.compute_cosines(vector, keys)
         assert nearest == pytest.approx(1, abs=1e-3)
         assert other < nearest
         search = SearchIndex(registry, base_url="http://gateway.test", signals=Signals(vectors=vectors))
@@ -118,7 +118,7 @@ async def test_switched_off_nothing_is_started(opened, tmp_path) -> None:
     async with opened(semantic_search=False) as vectors:
         assert vectors.status == VectorStatus("off")
         assert await vectors.encode("a book") is None
-        assert list(vectors.cosines(None, [1, 2])) == [None, None]
+        assert list(vectors.compute_cosines(None, [1, 2])) == [None, None]
     assert not (tmp_path / "data").exists()
 
 
@@ -193,7 +193,7 @@ async def test_a_damaged_file_is_counted_and_left_once_and_a_newer_one_stays(ope
         damaged = replace(whole, places=np.full_like(whole.places, 1_000))
         vectors._file = damaged
         with structlog.testing.capture_logs() as logs:
-            assert list(vectors.nearest(vector, 5)) == []
+            assert list(vectors.find_nearest(vector, 5)) == []
             assert not vectors.is_ready
             vectors._file = whole
             # A search that began before it was left.
@@ -201,7 +201,7 @@ async def test_a_damaged_file_is_counted_and_left_once_and_a_newer_one_stays(ope
             assert vectors.is_ready
         assert [one["event"] for one in logs] == ["the file of vectors cannot be used"]
         assert vectors.counts.by_outcome["failed"] == 2
-        assert len(vectors.nearest(vector, 5)) == 2
+        assert len(vectors.find_nearest(vector, 5)) == 2
 
 
 async def test_a_killed_process_is_started_again_and_goes_on(opened, shop, registry) -> None:
@@ -222,8 +222,8 @@ async def test_one_of_two_workers_runs_the_process_and_both_have_the_vectors(ope
         async with opened() as second:
             await until(lambda: second.is_ready)
             assert second.process_id is None
-            keys = [tool_key(tool.id) for tool in shop]
-            cosines = [one.cosines(await one.encode("a coupon"), keys) for one in (first, second)]
+            keys = [make_tool_key(tool.id) for tool in shop]
+            cosines = [one.compute_cosines(await one.encode("a coupon"), keys) for one in (first, second)]
             assert cosines[0] == cosines[1]
             await first.aclose()
             await until(lambda: second.process_id is not None)
@@ -232,9 +232,11 @@ async def test_one_of_two_workers_runs_the_process_and_both_have_the_vectors(ope
 async def test_vectors_of_a_new_tool_are_loaded(opened, shop, registry) -> None:
     async with opened() as vectors:
         await until(lambda: vectors.is_ready)
-        key = tool_key((await store_tool(registry, await store_provider(registry, "new"), "findBook")).id)
+        key = make_tool_key(
+            (await store_tool(registry, await store_provider(registry, "new"), "findBook")).id
+        )
         vector = np.ones(SHAPE.hidden, np.float32)
-        await until(lambda: vectors.cosines(vector, [key]) != [None])
+        await until(lambda: vectors.compute_cosines(vector, [key]) != [None])
 
 
 def picky_graph() -> bytes:

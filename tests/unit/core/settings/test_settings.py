@@ -25,7 +25,7 @@ def test_a_wrong_value_is_rejected_without_being_shown() -> None:
 
 def test_there_is_no_default_sealing_key() -> None:
     with pytest.raises(ValueError, match="SEALING_KEYS"):
-        Settings(sealing_keys=None, sealing_keys_file=None, _env_file=None).key_ring()
+        Settings(sealing_keys=None, sealing_keys_file=None, _env_file=None).read_key_ring()
 
 
 def test_two_sources_of_the_key_ring_are_rejected(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_removed_call_log_mode_names_the_one_that_takes_its_place() -> None:
     ("text", "requests"), [("10/60", 10), ("300/60:100", 300), ("off", None), ("OFF", None)]
 )
 def test_the_limit_of_keys_that_are_not_valid_can_be_turned_off(text: str, requests: int | None) -> None:
-    limit = Settings(key_failure_rate_limit=text, _env_file=None).key_failure_limit()
+    limit = Settings(key_failure_rate_limit=text, _env_file=None).get_key_failure_limit()
     assert (limit and limit.requests) == requests
 
 

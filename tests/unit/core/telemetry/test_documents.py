@@ -8,7 +8,7 @@ import yaml
 
 from app.core.settings import Settings
 from app.core.telemetry.exposition import expose
-from app.core.telemetry.families import families
+from app.core.telemetry.families import list_families
 from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[4]
@@ -24,7 +24,7 @@ def _shown() -> dict[str, set[str]]:
     """The names of all series that /metrics can show, with their labels."""
     text = expose([]).decode()
     shown: dict[str, set[str]] = {}
-    for known in families():
+    for known in list_families():
         name = f"{known.name}_total" if known.kind == "counter" else known.name
         assert f"# HELP {name} " in text
         for suffix in ("_bucket", "_count", "_sum") if known.kind == "histogram" else ("",):

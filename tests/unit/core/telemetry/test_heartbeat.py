@@ -34,7 +34,7 @@ async def test_metrics_are_published_without_being_requested(tmp_path, monkeypat
     deadline = time.monotonic() + 10
     while not seen and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
-        seen = [s for s in other.gather().samples() if s[0].name == "utcp_gateway_calls"]
+        seen = [s for s in other.gather().list_samples() if s[0].name == "utcp_gateway_calls"]
     assert seen
     assert seen[0][1:] == (("library", "ok"), 1)
     pulse.aclose()

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.core.telemetry import families as of
-from app.core.telemetry.families import SECONDS, families
+from app.core.telemetry.families import SECONDS, list_families
 from app.core.telemetry.metrics import Metrics
 from app.core.telemetry.worker_metrics import MergedSamples, MetricsFolder
 from tests.harness.cases import for_each
@@ -119,7 +119,7 @@ async def test_the_process_and_the_version_are_shown():
 
 async def test_every_family_is_named_and_helped_and_follows_the_conventions():
     text = await _text(Metrics())
-    for known in families():
+    for known in list_families():
         shown = f"{known.name}_total" if known.kind == "counter" else known.name
         assert f"# TYPE {shown} {known.kind}\n" in text
         assert known.description
@@ -278,7 +278,7 @@ def test_a_broken_or_foreign_file_in_the_folder_is_left_aside(tmp_path):
     unknown = [("utcp_gateway_of_a_newer_version_total", [], 1), (of.PLAN_CACHE_ENTRIES.name, [], 2)]
     (tmp_path / "8.json").write_text(json.dumps({"birth": "x", "samples": unknown}))
     folder.publish([(of.CALLS.name, ("library", "ok"), 1)])
-    assert list(folder.gather().samples()) == [(of.CALLS, ("library", "ok"), 1)]
+    assert list(folder.gather().list_samples()) == [(of.CALLS, ("library", "ok"), 1)]
     folder.close()
 
 
@@ -286,7 +286,7 @@ def test_merging_histograms_adds_bucket_by_bucket():
     merged = MergedSamples()
     merged.add([(of.LOOP_LAG.name, (), [1, 2, 0.5])])
     merged.add([(of.LOOP_LAG.name, (), [10, 20, 0.25])])
-    assert list(merged.samples()) == [(of.LOOP_LAG, (), [11, 22, 0.75])]
+    assert list(merged.list_samples()) == [(of.LOOP_LAG, (), [11, 22, 0.75])]
 
 
 LABELS = {
@@ -298,7 +298,7 @@ LABELS = {
 
 def test_no_label_but_that_of_providers_names_what_a_limited_key_must_not_see():
     """A new label is judged here: series that name tools, origins or keys would need a filter of their own."""
-    assert {label for family in families() for label in family.labels} == LABELS
+    assert {label for family in list_families() for label in family.labels} == LABELS
     assert of.PROVIDER in LABELS
 
 
@@ -307,7 +307,7 @@ async def test_a_reader_of_some_providers_is_shown_theirs_and_what_names_none(tm
     if shared:
         monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     metrics, beside = Metrics(), Metrics()
-    named = [family for family in families() if of.PROVIDER in family.labels]
+    named = [family for family in list_families() if of.PROVIDER in family.labels]
 
     def samples():
         for family in named:

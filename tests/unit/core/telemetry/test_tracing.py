@@ -218,7 +218,7 @@ def _finished(tracer, number: int) -> None:
 
 
 def _counted(tracer) -> dict[str, float]:
-    return {labels[0]: value for _, labels, value in tracer.samples()}
+    return {labels[0]: value for _, labels, value in tracer.list_samples()}
 
 
 async def test_what_the_collector_rejects_is_counted(site):

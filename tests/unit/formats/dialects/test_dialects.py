@@ -11,7 +11,7 @@ from app.core.errors import InvalidArguments
 from app.core.exact_json import dumps
 from app.formats.dialects.aliases import AliasRecord, undo
 from app.formats.dialects.convert import convert_inputs
-from app.formats.dialects.dialects import FORMATS, dialect
+from app.formats.dialects.dialects import FORMATS, load_dialect
 from app.formats.dialects.sanitize import UnusableSchema, sanitize_inputs
 from app.formats.json_schema.validator import ArgumentValidator
 from tests.harness.cases import for_each
@@ -28,7 +28,7 @@ VALUES = 30
 
 
 def converted(name, target, strict="auto"):
-    return convert_inputs(SCHEMAS[name], dialect(target), strict)
+    return convert_inputs(SCHEMAS[name], load_dialect(target), strict)
 
 
 def validator_of(schema, target):
@@ -65,7 +65,7 @@ def test_exports_are_those_of_the_golden_file(target):
 @for_each("strict", STRICT)
 @for_each("target", TARGETS)
 def test_exports_are_within_the_rules_of_the_dialect(target, strict):
-    rules = dialect(target)
+    rules = load_dialect(target)
     for name in SCHEMAS:
         made = converted(name, target, strict)
         assert broken_rules(rules, "tool", made.schema, strict=made.is_strict) == [], name
@@ -143,7 +143,7 @@ def test_what_is_not_strict_says_why(name, target, strict, reason):
 def test_the_characters_of_an_enum_with_more_than_250_strings_are_limited(number, is_strict):
     values = [f"{value:064}" for value in range(number)]
     schema = {"type": "object", "properties": {"v": {"type": "string", "enum": values}}, "required": ["v"]}
-    made = convert_inputs(schema, dialect("openai-chat"), "true")
+    made = convert_inputs(schema, load_dialect("openai-chat"), "true")
     assert made.is_strict is is_strict
     if not is_strict:
         assert made.strict_reason == (
@@ -228,18 +228,18 @@ def test_null_is_sent_where_the_original_accepts_it(target, strict, is_nested):
             schema = {"type": "object", "properties": {"list": {"type": "array", "items": schema}}}
             call = {"list": [call]}
         schema["$defs"] = {"text": {"type": ["string", "null"]}}
-        assert undo(call, convert_inputs(schema, dialect(target), strict).record) == call, name
+        assert undo(call, convert_inputs(schema, load_dialect(target), strict).record) == call, name
 
 
 @for_each("target", TARGETS)
 def test_null_is_absence_where_the_export_made_a_property_nullable(target):
     schema = {"type": "object", "properties": {"n": {"type": ["string", "null"]}, "s": {"type": "string"}}}
-    made = convert_inputs({**schema, "required": ["n"]}, dialect(target), "auto")
-    nullable = made.is_strict and dialect(target).strict.all_required
+    made = convert_inputs({**schema, "required": ["n"]}, load_dialect(target), "auto")
+    nullable = made.is_strict and load_dialect(target).strict.all_required
     assert undo({"n": None, "s": None}, made.record) == ({"n": None} if nullable else {"n": None, "s": None})
     # With `strict=true` it is absence of a nullable property, too, which the report says.
-    forced = convert_inputs(schema, dialect(target), "true")
-    if forced.is_strict and dialect(target).strict.all_required:
+    forced = convert_inputs(schema, load_dialect(target), "true")
+    if forced.is_strict and load_dialect(target).strict.all_required:
         assert undo({"n": None, "s": "a"}, forced.record) == {"s": "a"}
         assert [loss.pointer for loss in forced.losses if loss.effect == "narrower"] == [
             "/properties/n/required"
@@ -248,13 +248,13 @@ def test_null_is_absence_where_the_export_made_a_property_nullable(target):
 
 def test_tables_name_their_version_and_date():
     for target in TARGETS:
-        assert dialect(target).version >= 1
-        assert dialect(target).checked_on.year >= 2026
+        assert load_dialect(target).version >= 1
+        assert load_dialect(target).checked_on.year >= 2026
     with pytest.raises(KeyError):
-        dialect("utcp")
-    assert dialect("gemini").exported_name("1st") == "_1st"
-    assert dialect("gemini").original_names("_1st") == ("_1st", "1st")
-    assert dialect("gemini").original_names("first") == ("first",)
+        load_dialect("utcp")
+    assert load_dialect("gemini").export_name("1st") == "_1st"
+    assert load_dialect("gemini").list_original_names("_1st") == ("_1st", "1st")
+    assert load_dialect("gemini").list_original_names("first") == ("first",)
 
 
 def test_undoing_loses_no_digit() -> None:
@@ -279,7 +279,7 @@ def test_references_that_double_at_each_step_are_merged_within_bounds(target):
         "properties": {"body": {"$ref": "#/$defs/A0"}, "limit": {"type": "integer"}},
         "$defs": steps | {"A20": leaf, "B20": leaf},
     }
-    found = convert_inputs(schema, dialect(target))
+    found = convert_inputs(schema, load_dialect(target))
     assert found.schema["properties"]["limit"]
     assert len(dumps(found.schema)) < 20 * len(dumps(schema))
 
@@ -290,6 +290,6 @@ def test_a_schema_that_merges_itself_is_converted_or_unusable(target):
     schema = {"type": "object", "$anchor": "tree", "properties": {"child": merged}}
     if target == "gemini-openapi":
         with pytest.raises(UnusableSchema, match="includes itself"):
-            convert_inputs(schema, dialect(target))
+            convert_inputs(schema, load_dialect(target))
     else:
-        assert "child" in convert_inputs(schema, dialect(target)).schema["properties"]
+        assert "child" in convert_inputs(schema, load_dialect(target)).schema["properties"]

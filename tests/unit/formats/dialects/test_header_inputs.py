@@ -2,7 +2,11 @@
 
 import copy
 
-from app.formats.dialects.header_inputs import header_input_error, invalid_header_inputs, with_header_inputs
+from app.formats.dialects.header_inputs import (
+    explain_header_input,
+    find_invalid_header_inputs,
+    with_header_inputs,
+)
 from tests.harness.cases import for_each
 
 SCHEMA = {
@@ -24,7 +28,7 @@ SCHEMA = {
 
 @for_each("name", ["tenant", "/tenant", "/page/n", "/page/a~1b", "/~1slash"])
 def test_properties_of_a_single_type_can_be_repeated(name):
-    assert header_input_error(SCHEMA, name) is None
+    assert explain_header_input(SCHEMA, name) is None
 
 
 @for_each(
@@ -45,8 +49,8 @@ def test_properties_of_a_single_type_can_be_repeated(name):
     ],
 )
 def test_other_inputs_cannot(name, reason):
-    assert reason in header_input_error(SCHEMA, name)
-    assert set(invalid_header_inputs(SCHEMA, {name: "A", "tenant": "B"})) == {name}
+    assert reason in explain_header_input(SCHEMA, name)
+    assert set(find_invalid_header_inputs(SCHEMA, {name: "A", "tenant": "B"})) == {name}
     assert with_header_inputs(SCHEMA, {name: "A"}) == SCHEMA
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from app.core.exact_json import dumps
 from app.formats.dialects.portable import MAX_BYTES, MAX_GROWTH, make_portable
-from app.formats.dialects.portable_patterns import portable_pattern
+from app.formats.dialects.portable_patterns import make_portable_pattern
 from app.formats.dialects.sanitize import sanitize_inputs
-from app.formats.json_schema.references import schemas_of
+from app.formats.json_schema.references import list_schemas
 from app.formats.json_schema.validator import ArgumentValidator, is_usable_pattern
 from app.toolsets.mcp_tool import shown_json, shown_schema
 from tests.harness.cases import for_each
@@ -108,7 +108,7 @@ def test_outputs_keep_their_types():
 def test_no_reference_look_around_or_bare_list_is_left(name):
     schema = make_portable(ALL[name]).schema
     jsonschema_rs.Draft202012Validator(schema)
-    for node in schemas_of(schema):
+    for node in list_schemas(schema):
         assert not {"$ref", "$defs", "$anchor"} & node.keys()
         assert is_usable_pattern(node.get("pattern", ""))
         assert not isinstance(node.get("type"), list)
@@ -139,7 +139,7 @@ def test_a_schema_grows_to_four_times_its_size_and_64_kb_at_most(name):
     assert len(dumps(made.schema)) <= min(MAX_GROWTH * len(dumps(schema)), MAX_BYTES)
     assert any(loss.action == "cut" for loss in made.losses)
     # Its outline is there, for the model to try.
-    assert {"type": "object"} in schemas_of(made.schema)
+    assert {"type": "object"} in list_schemas(made.schema)
     assert made.schema["properties"].keys() == schema["properties"].keys()
 
 
@@ -198,7 +198,7 @@ TEXTS = ["".join(text) for size in range(5) for text in product("+.1x \n", repea
     ],
 )  # fmt: skip
 def test_look_around_is_rewritten_where_the_same_texts_match(pattern, expected):
-    found = portable_pattern(pattern)
+    found = make_portable_pattern(pattern)
     assert found == expected
     if found is not None:
         # `$` is the end of the text, which Python writes as `\Z`.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.formats.dialects.sanitize import (
     UnusableSchema,
-    description_for,
+    choose_description,
     is_portable_pattern,
     sanitize_inputs,
     sanitize_outputs,
@@ -150,7 +150,7 @@ def test_patterns_of_outputs_are_those_of_ecmascript(pattern, portable):
     ids=["stripped", "title", "fallback", "nothing", "word", "fits", "sentence", "one-word"],
 )
 def test_descriptions_are_cut_at_a_sentence(arguments, expected):
-    found = description_for(arguments.pop("description"), **arguments)
+    found = choose_description(arguments.pop("description"), **arguments)
     assert found == expected
     assert len(found) <= arguments.get("limit", 1024)
 

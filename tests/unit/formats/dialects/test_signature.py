@@ -2,14 +2,16 @@
 
 import pytest
 
-from app.formats.dialects.signature import MAX_SIGNATURE, signature
+from app.formats.dialects.signature import MAX_SIGNATURE, write_signature
 from tests.harness.cases import for_each
 
 TEXT = {"type": "string"}
 
 
 def of(properties, required=(), **members):
-    return signature("t", {"type": "object", "properties": properties, "required": list(required), **members})
+    return write_signature(
+        "t", {"type": "object", "properties": properties, "required": list(required), **members}
+    )
 
 
 @for_each(
@@ -80,7 +82,7 @@ def test_a_deep_or_long_type_is_shortened():
 
 @pytest.mark.parametrize("inputs", [{}, {"properties": []}, {"properties": {"a": TEXT}, "required": "a"}])
 def test_any_schema_has_a_signature(inputs):
-    assert signature("t", inputs).startswith("t(")
+    assert write_signature("t", inputs).startswith("t(")
 
 
 def test_a_recursive_schema_has_a_signature():

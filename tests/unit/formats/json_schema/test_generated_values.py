@@ -8,7 +8,7 @@ import pytest
 
 from app.core import exact_json
 from app.formats.json_schema.budget import Budget, BudgetExceeded
-from app.formats.json_schema.generated_values import stated_examples, value_of_schema
+from app.formats.json_schema.generated_values import generate_value, list_stated_examples
 from tests.harness.cases import for_each
 
 SCHEMAS = {
@@ -64,9 +64,9 @@ def test_value_is_valid_and_the_same_for_a_seed(name):
     schema = SCHEMAS[name]
     validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
     for seed in range(20):
-        value = value_of_schema(schema, seed=seed)
+        value = generate_value(schema, seed=seed)
         assert validator.is_valid(value), (seed, value)
-        assert value_of_schema(schema, seed=seed) == value
+        assert generate_value(schema, seed=seed) == value
 
 
 @for_each(
@@ -76,7 +76,7 @@ def test_value_is_valid_and_the_same_for_a_seed(name):
 def test_formats_are_respected(text_format):
     validator = jsonschema_rs.Draft202012Validator({"format": text_format}, validate_formats=True)
     for seed in range(10):
-        assert validator.is_valid(value_of_schema({"type": "string", "format": text_format}, seed=seed))
+        assert validator.is_valid(generate_value({"type": "string", "format": text_format}, seed=seed))
 
 
 def test_schemas_of_a_whole_contract_get_valid_values():
@@ -85,7 +85,7 @@ def test_schemas_of_a_whole_contract_get_valid_values():
     failed = []
     for name in components:
         schema = {"$ref": f"#/$defs/{name}", **root}
-        value = value_of_schema(schema, seed=1)
+        value = generate_value(schema, seed=1)
         if not jsonschema_rs.Draft202012Validator(schema).is_valid(value):
             failed.append(name)
     assert failed == []
@@ -102,12 +102,12 @@ def _local(node):
 
 def test_seeds_differ():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    assert len({value_of_schema(schema, seed=seed)["n"] for seed in range(50)}) > 10
+    assert len({generate_value(schema, seed=seed)["n"] for seed in range(50)}) > 10
 
 
 def test_what_is_optional_is_bounded():
     wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#"} for n in range(30)}}
-    assert len(orjson.dumps(value_of_schema(wide, seed=1))) < 300_000
+    assert len(orjson.dumps(generate_value(wide, seed=1))) < 300_000
 
 
 def _levels(number, members):
@@ -145,7 +145,7 @@ EXCESSIVE = {
 @for_each("name", EXCESSIVE)
 def test_what_requires_more_than_the_budget_is_an_error_and_no_part_of_a_value(name):
     with pytest.raises(BudgetExceeded):
-        value_of_schema(EXCESSIVE[name], seed=1)
+        generate_value(EXCESSIVE[name], seed=1)
 
 
 def test_what_is_required_within_the_budget_is_made_in_full():
@@ -156,7 +156,7 @@ def test_what_is_required_within_the_budget_is_made_in_full():
         {"type": "string", "pattern": "^a{20000}$"},
         _levels(10, ["left", "right"]),
     ):
-        assert jsonschema_rs.Draft202012Validator(schema).is_valid(value_of_schema(schema, seed=1))
+        assert jsonschema_rs.Draft202012Validator(schema).is_valid(generate_value(schema, seed=1))
 
 
 def test_time_that_is_over_is_an_error():
@@ -175,15 +175,15 @@ def test_secrets_are_masked():
         },
         "required": ["access_token", "note"],
     }
-    assert value_of_schema(schema, seed=3) == {"access_token": "***", "note": "***"}
+    assert generate_value(schema, seed=3) == {"access_token": "***", "note": "***"}
 
 
 def test_stated_examples_that_are_valid_come_first():
     schema = {"type": "object", "required": ["a"], "examples": [{"b": 1}, {"a": 1}]}
-    assert stated_examples(schema) == [{"a": 1}]
-    assert stated_examples({**schema, "examples": [{"b": 1}]}) == [{"b": 1}]
-    assert stated_examples({"type": "string", "example": "x"}) == ["x"]
-    assert stated_examples({"type": "string"}) == []
+    assert list_stated_examples(schema) == [{"a": 1}]
+    assert list_stated_examples({**schema, "examples": [{"b": 1}]}) == [{"b": 1}]
+    assert list_stated_examples({"type": "string", "example": "x"}) == ["x"]
+    assert list_stated_examples({"type": "string"}) == []
 
 
 @for_each(
@@ -206,4 +206,4 @@ def test_stated_examples_that_are_valid_come_first():
     ],
 )
 def test_impossible_schema_gets_some_value(schema):
-    exact_json.dumps(value_of_schema(schema, seed=1))
+    exact_json.dumps(generate_value(schema, seed=1))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidDocument
-from app.formats.json_schema.normalize import normalize_inputs, normalize_schema, publishable
-from app.formats.json_schema.references import drop_dangling, inline, rebase, resolve
+from app.formats.json_schema.normalize import make_publishable, normalize_inputs, normalize_schema
+from app.formats.json_schema.references import drop_dangling, inline_references, rebase, resolve
 from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
@@ -107,7 +107,7 @@ def test_inputs_are_objects():
     assert normalize_inputs({"type": "array", "properties": {}})[0]["type"] == "object"
     for bad in ({"type": "array"}, [], "object"):
         with pytest.raises(InvalidDocument) as caught:
-            normalize_inputs(bad, at="/tools/0/inputs")
+            normalize_inputs(bad, location="/tools/0/inputs")
         assert caught.value.errors[0].pointer == "/tools/0/inputs"
 
 
@@ -117,7 +117,7 @@ def test_nesting_has_a_limit():
         schema = {"items": schema}
     with pytest.raises(InvalidDocument):
         normalize_schema(schema)
-    assert orjson.dumps(publishable(schema)).count(b"items") < 120
+    assert orjson.dumps(make_publishable(schema)).count(b"items") < 120
 
 
 @for_each(
@@ -140,7 +140,7 @@ def test_nesting_has_a_limit():
     ],
 )
 def test_published_schemas_hold_no_null(schema, expected):
-    assert publishable(schema) == expected
+    assert make_publishable(schema) == expected
 
 
 json = st.recursive(
@@ -176,7 +176,7 @@ def test_whatever_comes_in_the_result_is_a_valid_schema(raw):
     schema = normal(raw)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
     assert normal(schema) == schema
-    published = publishable(schema)
+    published = make_publishable(schema)
     assert not holds_null(published)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **published})
     assert orjson.loads(orjson.dumps(published)) == published
@@ -199,7 +199,7 @@ class TestReferences:
         }
 
     def test_inlining_ends_where_a_reference_leads_back(self):
-        found = inline(self.SCHEMA)
+        found = inline_references(self.SCHEMA)
         assert "$ref" not in orjson.dumps(found).decode()
         assert (
             found["properties"]["b"]
@@ -215,20 +215,23 @@ class TestReferences:
             "properties": {"a": {"$ref": "#/$defs/A", "description": "mine"}},
             "$defs": {"A": {"description": "its"}},
         }
-        assert inline(schema)["properties"]["a"] == {"description": "mine"}
+        assert inline_references(schema)["properties"]["a"] == {"description": "mine"}
 
     def test_the_same_reference_twice_is_no_recursion(self):
         schema = {"properties": {k: {"$ref": "#/$defs/A"} for k in "ab"}, "$defs": {"A": {"type": "integer"}}}
-        assert inline(schema)["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer"}}
+        assert inline_references(schema)["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer"}}
 
     def test_a_fan_out_is_capped(self):
         defs = {
             f"L{i}": {"properties": {k: {"$ref": f"#/$defs/L{i + 1}"} for k in "abcd"}} for i in range(20)
         }
-        assert len(orjson.dumps(inline({"$ref": "#/$defs/L0", "$defs": {**defs, "L20": {}}}))) < 200_000
+        assert (
+            len(orjson.dumps(inline_references({"$ref": "#/$defs/L0", "$defs": {**defs, "L20": {}}})))
+            < 200_000
+        )
 
     def test_a_reference_to_itself(self):
-        assert inline({"$ref": "#"}) == {"description": "Recursive: #."}
+        assert inline_references({"$ref": "#"}) == {"description": "Recursive: #."}
 
     @for_each("reference", ["", "x", "#x", "#/a/9", "#/a/x", "#/a/0/b", "#/a/99999999999999999999"])
     def test_what_is_not_there(self, reference):
@@ -253,6 +256,6 @@ def test_the_dialect_at_the_root_and_anchors_stay_and_utcp_manuals_have_neither(
     assert schema["$defs"] == {"a": {"$anchor": "here", "type": "string"}, "b": {}}
     assert schema["properties"] == {"x": {"$ref": "#/$defs/a"}, "y": {}, "z": {}}
     assert notes == ("The reference #here cannot be resolved and was dropped.",)
-    published = publishable(schema)
+    published = make_publishable(schema)
     assert "$schema" not in published
     assert published["$defs"] == {"a": {"type": "string"}, "b": {}}

@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.errors import InvalidDocument, TooLarge
-from app.formats.archive import pack
+from app.formats.archive import pack_files
 from app.formats.toolclad.conditions import holds, parse_condition
 from app.formats.toolclad.manifest import MAX_MANIFEST_BYTES, read_manifest
 from app.formats.toolclad.placeholders import (
@@ -11,7 +11,7 @@ from app.formats.toolclad.placeholders import (
     SecretReference,
     fill,
     parse_pieces,
-    text_of,
+    write_text,
 )
 from app.formats.toolclad.sources import is_manifest, is_manifest_source, read_source
 from tests.harness.cases import for_each
@@ -126,7 +126,7 @@ def test_a_manifest_is_recognised_by_its_table(text, is_one) -> None:
 
 
 def test_one_bad_manifest_of_an_archive_does_not_reject_the_others() -> None:
-    archive = pack({
+    archive = pack_files({
         "tools/good.clad.toml": (TOOL + HTTP + OUTPUT).encode(),
         "tools/bad.clad.toml": b"[tool]\nname = 'x'\n",
         "README.md": b"text",
@@ -152,7 +152,7 @@ def test_one_bad_manifest_of_an_archive_does_not_reject_the_others() -> None:
 )
 def test_a_hostile_archive_is_rejected(files) -> None:
     with pytest.raises((InvalidDocument, TooLarge)):
-        read_source(pack(files))
+        read_source(pack_files(files))
 
 
 @for_each(
@@ -191,4 +191,4 @@ def test_values_are_inserted_in_one_pass() -> None:
     ("value", "text"), [(True, "true"), (5.0, "5"), (0.5, "0.5"), (-3, "-3"), ("x", "x"), (1e300, "1e+300")]
 )
 def test_a_value_has_one_text(value, text) -> None:
-    assert text_of(value) == text
+    assert write_text(value) == text

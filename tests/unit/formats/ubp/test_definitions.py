@@ -4,10 +4,10 @@ import pytest
 
 from app.core.errors import InvalidInput
 from app.formats.ubp.definitions import (
-    defined_tools,
-    flat_definition,
-    registration_payload,
-    registration_wire,
+    build_flat_definition,
+    build_registration_payload,
+    encode_registration,
+    read_defined_tools,
 )
 from app.formats.ubp.model import REGISTER_TOOLS, JsonPayload, WirePayload
 from app.formats.ubp.v1 import tools_pb2
@@ -31,7 +31,7 @@ def registered(*tools):
 
 
 def test_a_flat_definition_becomes_a_json_schema():
-    [tool] = defined_tools(registered(ORDER))
+    [tool] = read_defined_tools(registered(ORDER))
     assert (tool.name, tool.description, tool.inputs) == (
         "get_order_status",
         "Return the status of an order.",
@@ -49,12 +49,12 @@ def test_the_seeds_own_messages_are_read():
             )
         ]
     )
-    [tool] = defined_tools(WirePayload(REGISTER_TOOLS, arguments.SerializeToString()))
+    [tool] = read_defined_tools(WirePayload(REGISTER_TOOLS, arguments.SerializeToString()))
     assert tool.inputs == ORDER_INPUTS
 
 
 def test_a_struct_with_the_same_members_is_read():
-    assert defined_tools(JsonPayload({"tools": [ORDER]})) == defined_tools(registered(ORDER))
+    assert read_defined_tools(JsonPayload({"tools": [ORDER]})) == read_defined_tools(registered(ORDER))
 
 
 @for_each(
@@ -68,13 +68,13 @@ def test_a_struct_with_the_same_members_is_read():
     ],
 )
 def test_common_names_of_types_are_understood(kind, expected):
-    [tool] = defined_tools(registered({"name": "t", "parameters": [{"name": "p", "type": kind}]}))
+    [tool] = read_defined_tools(registered({"name": "t", "parameters": [{"name": "p", "type": kind}]}))
     assert tool.inputs["properties"]["p"] == {"type": expected}
     assert not tool.notes
 
 
 def test_an_unknown_type_takes_any_value_and_is_noted():
-    [tool] = defined_tools(registered({"name": "t", "parameters": [{"name": "p", "type": "Money"}]}))
+    [tool] = read_defined_tools(registered({"name": "t", "parameters": [{"name": "p", "type": "Money"}]}))
     assert tool.inputs["properties"]["p"] == {}
     assert tool.notes == (
         "The type 'Money' at /tools/0/parameters/0 is not one of JSON Schema: any value is taken.",
@@ -83,11 +83,11 @@ def test_an_unknown_type_takes_any_value_and_is_noted():
 
 def test_whole_schemas_take_precedence():
     nested = '{"type":"array","items":{"type":"string"}}'
-    [tool] = defined_tools(
+    [tool] = read_defined_tools(
         registered({"name": "t", "parameters": [{"name": "p", "type": "array", "jsonSchema": nested}]})
     )
     assert tool.inputs["properties"]["p"] == {"type": "array", "items": {"type": "string"}}
-    [tool] = defined_tools(registered({"name": "t", "json_schema": '{"properties":{"a":{"const":1}}}'}))
+    [tool] = read_defined_tools(registered({"name": "t", "json_schema": '{"properties":{"a":{"const":1}}}'}))
     assert tool.inputs == {"type": "object", "properties": {"a": {"const": 1}}}
 
 
@@ -102,7 +102,7 @@ def test_a_definition_goes_out_flat_and_comes_back_whole():
         "required": ["id"],
         "minProperties": 1,
     }
-    flat = flat_definition("t", "Does it.", inputs)
+    flat = build_flat_definition("t", "Does it.", inputs)
     assert [(loss.pointer, loss.detail) for loss in flat.losses] == [
         ("/properties/id", "Without the field json_schema these are lost: minimum."),
         ("/properties/kind", "Its values are not of one type; it is sent as string."),
@@ -110,12 +110,12 @@ def test_a_definition_goes_out_flat_and_comes_back_whole():
         ("/properties/where", "Without the field json_schema these are lost: properties."),
         ("", "Without the field json_schema these are lost: minProperties."),
     ]
-    payload = registration_payload([flat.definition])
-    for form in (payload, registration_wire(payload)):
-        [tool] = defined_tools(form)
+    payload = build_registration_payload([flat.definition])
+    for form in (payload, encode_registration(payload)):
+        [tool] = read_defined_tools(form)
         assert (tool.name, tool.description, tool.inputs) == ("t", "Does it.", inputs)
     parameters = (
-        tools_pb2.RegisterToolsArguments.FromString(registration_wire(payload).value).tools[0].parameters
+        tools_pb2.RegisterToolsArguments.FromString(encode_registration(payload).value).tools[0].parameters
     )
     assert [(one.name, one.type, one.required) for one in parameters] == [
         ("id", "integer", True),
@@ -141,5 +141,5 @@ def test_a_definition_goes_out_flat_and_comes_back_whole():
 )
 def test_what_is_wrong_is_named(tools, at):
     with pytest.raises(InvalidInput) as caught:
-        defined_tools(registered(*tools))
+        read_defined_tools(registered(*tools))
     assert [error.pointer for error in caught.value.errors] == [at]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from app.core.errors import BadRequest, InvalidInput
 from app.formats.ubp import json_form, wire
-from app.formats.ubp.definitions import defined_tools
+from app.formats.ubp.definitions import read_defined_tools
 from app.formats.ubp.model import Command, CommandResult, Event
-from app.formats.ubp.values import bytes_of, value_of
+from app.formats.ubp.values import read_bytes, read_value
 from tests.harness.examples import examples
 from tests.harness.ubp_fuzz import binary_frames, json_frames
 
@@ -24,10 +24,10 @@ def payload_of(message):
 def forward(message):
     """Do with a message what the gateway does with it: read its payload, and send it on in both forms."""
     payload = payload_of(message)
-    for read in (value_of, defined_tools):
+    for read in (read_value, read_defined_tools):
         with contextlib.suppress(InvalidInput):
             read(payload)
-    bytes_of(payload)
+    read_bytes(payload)
     with contextlib.suppress(InvalidInput):
         text = json_form.encode_message(message)
         assert json_form.decode_message(text).message_id == message.message_id

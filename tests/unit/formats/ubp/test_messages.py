@@ -22,13 +22,13 @@ from app.formats.ubp.model import (
 from app.formats.ubp.v1 import core_pb2
 from app.formats.ubp.values import (
     MAX_DEPTH,
-    bytes_of,
-    bytes_payload,
-    struct_payload,
+    build_bytes_payload,
+    build_struct_payload,
+    build_value_payload,
+    read_bytes,
+    read_value,
     to_json,
     to_wire,
-    value_of,
-    value_payload,
 )
 from scripts.ubp_messages import PACKAGES, generated
 from tests.harness.cases import for_each
@@ -53,17 +53,17 @@ def test_the_seeds_own_python_makes_the_same_command():
     )
     assert isinstance(message.payload, Command)
     assert message.payload.command_id == "c1"
-    assert value_of(message.payload.arguments) == {"order_id": 123}
+    assert read_value(message.payload.arguments) == {"order_id": 123}
     assert core_pb2.CommandResponse.Status.SUCCESS == Status.SUCCESS
 
 
 @for_each(
     "payload",
     [
-        Command("c1", "get_order_status", struct_payload(ORDER).payload, {"role": "executor"}),
-        CommandResult("c1", Status.SUCCESS, value_payload("Shipped").payload),
+        Command("c1", "get_order_status", build_struct_payload(ORDER).payload, {"role": "executor"}),
+        CommandResult("c1", Status.SUCCESS, build_value_payload("Shipped").payload),
         CommandResult("c1", Status.UNAVAILABLE, None, "The executor is gone.", {"k": "v"}),
-        Event("command.progress", struct_payload({"progress": 1}).payload),
+        Event("command.progress", build_struct_payload({"progress": 1}).payload),
         None,
     ],
 )
@@ -72,11 +72,11 @@ def test_both_forms_hold_the_same_message(payload):
     by_json = json_form.decode_message(json_form.encode_message(message))
     assert by_json == message
     by_wire = wire.decode_message(wire.encode_message(message))
-    assert json_form.json_of(by_wire) == json_form.json_of(message)
+    assert json_form.convert_message(by_wire) == json_form.convert_message(message)
 
 
 def test_the_json_form_is_that_of_the_library():
-    message = Message("m1", Command("c1", "n", struct_payload(ORDER).payload), {}, 1_700_000_000.0)
+    message = Message("m1", Command("c1", "n", build_struct_payload(ORDER).payload), {}, 1_700_000_000.0)
     parsed = json_format.Parse(json_form.encode_message(message), core_pb2.UbpMessage())
     sent = parsed.command_request
     arguments = struct_pb2.Struct()
@@ -85,7 +85,7 @@ def test_the_json_form_is_that_of_the_library():
     assert json_format.MessageToDict(arguments) == ORDER
     again = json_form.decode_message(json_format.MessageToJson(parsed).encode())
     assert isinstance(again.payload, Command)
-    assert value_of(again.payload.arguments) == ORDER
+    assert read_value(again.payload.arguments) == ORDER
 
 
 def test_a_payload_is_forwarded_unchanged_to_a_peer_of_the_same_form():
@@ -116,15 +116,15 @@ def test_an_unknown_type_is_base64_in_json():
         "value": base64.b64encode(b"\x08\x7b").decode(),
     }
     with pytest.raises(InvalidInput, match="not known"):
-        value_of(WirePayload("type.example/acme.Order", b"\x08\x7b"))
+        read_value(WirePayload("type.example/acme.Order", b"\x08\x7b"))
     with pytest.raises(InvalidInput, match="cannot be converted"):
         to_wire(found)
 
 
 def test_integers_that_no_double_has_become_text_and_are_named():
-    converted = struct_payload({"id": 2**53 + 1, "ok": 2**53, "nested": [{"id": -(2**60)}]})
+    converted = build_struct_payload({"id": 2**53 + 1, "ok": 2**53, "nested": [{"id": -(2**60)}]})
     assert converted.notes == ("/id", "/nested/0/id")
-    assert value_of(to_wire(converted.payload)) == {
+    assert read_value(to_wire(converted.payload)) == {
         "id": str(2**53 + 1),
         "ok": 2**53,
         "nested": [{"id": str(-(2**60))}],
@@ -132,17 +132,17 @@ def test_integers_that_no_double_has_become_text_and_are_named():
 
 
 def test_bytes_arrive_as_bytes_in_both_forms():
-    payload = bytes_payload(b"\x00\xff")
-    assert bytes_of(payload) == b"\x00\xff"
-    assert bytes_of(to_wire(payload)) == b"\x00\xff"
-    assert value_of(to_wire(payload)) == "AP8="
+    payload = build_bytes_payload(b"\x00\xff")
+    assert read_bytes(payload) == b"\x00\xff"
+    assert read_bytes(to_wire(payload)) == b"\x00\xff"
+    assert read_value(to_wire(payload)) == "AP8="
 
 
 @for_each("value", [None, True, "text", 0, -1, 1.5, [], {}, [{"a": [1]}]])
 def test_every_json_value_survives(value):
-    payload = value_payload(value).payload
-    assert value_of(payload) == value
-    assert value_of(to_wire(payload)) == value
+    payload = build_value_payload(value).payload
+    assert read_value(payload) == value
+    assert read_value(to_wire(payload)) == value
 
 
 def test_depth_is_limited():
@@ -150,20 +150,20 @@ def test_depth_is_limited():
     for _ in range(MAX_DEPTH + 1):
         value = [value]
     with pytest.raises(InvalidInput, match="levels"):
-        value_payload(value)
+        build_value_payload(value)
 
 
 def test_members_beside_the_value_of_a_well_known_type_are_rejected():
     payload = JsonPayload({"@type": STRUCT, "value": {"order_id": 1}, "order_id": 2})
     with pytest.raises(InvalidInput) as caught:
-        value_of(payload, at="/arguments")
+        read_value(payload, location="/arguments")
     assert [error.pointer for error in caught.value.errors] == ["/arguments/order_id"]
 
 
 def test_nan_is_rejected():
     bad = struct_pb2.Struct(fields={"x": struct_pb2.Value(number_value=float("nan"))})
     with pytest.raises(InvalidInput):
-        value_of(WirePayload(STRUCT, bad.SerializeToString()))
+        read_value(WirePayload(STRUCT, bad.SerializeToString()))
 
 
 @for_each(
@@ -232,7 +232,7 @@ def test_a_time_that_is_none_is_rejected_in_protocol_buffers(seconds, nanos):
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "now", 5])
 def test_a_time_that_is_none_is_rejected_in_json(text):
     with pytest.raises(InvalidInput) as rejected:
-        json_form.message_of({"sentAt": text})
+        json_form.read_message({"sentAt": text})
     assert rejected.value.errors[0].pointer == "/sentAt"
 
 

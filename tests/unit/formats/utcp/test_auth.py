@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.errors import InvalidInput
-from app.formats.utcp.auth import credential_from_auth
+from app.formats.utcp.auth import convert_auth
 from tests.harness.cases import for_each
 
 OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id": "i", "client_secret": "s"}
@@ -11,9 +11,7 @@ OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id":
 
 class TestAuth:
     def test_an_api_key(self):
-        draft = credential_from_auth(
-            {"auth_type": "api_key", "api_key": "k", "var_name": "key", "location": "query"}
-        )
+        draft = convert_auth({"auth_type": "api_key", "api_key": "k", "var_name": "key", "location": "query"})
         assert (draft.kind, draft.public, draft.secrets) == (
             "api_key",
             {"location": "query", "name": "key"},
@@ -21,9 +19,7 @@ class TestAuth:
         )
 
     def test_a_bearer_token_stays_an_api_key(self):
-        draft = credential_from_auth(
-            {"auth_type": "api_key", "api_key": "Bearer ${T}", "var_name": "Authorization"}
-        )
+        draft = convert_auth({"auth_type": "api_key", "api_key": "Bearer ${T}", "var_name": "Authorization"})
         assert draft.public == {"location": "header", "name": "Authorization"}
         assert draft.secrets == {"value": "Bearer ${T}"}
 
@@ -33,22 +29,22 @@ class TestAuth:
             {"auth_type": "HTTP-Bearer", "token": "${T}"},
             {"token": "${T}"},
         ):
-            draft = credential_from_auth(auth)
+            draft = convert_auth(auth)
             assert (draft.kind, draft.public, draft.secrets) == ("bearer", {}, {"token": "${T}"})
-        draft = credential_from_auth({"auth_type": "bearer", "token": "t", "scheme": "DPoP"})
+        draft = convert_auth({"auth_type": "bearer", "token": "t", "scheme": "DPoP"})
         assert draft.public == {"scheme": "DPoP"}
         for wrong in ({"token": ""}, {"token": "a\nb"}, {"token": "t", "scheme": "a b"}, {}):
             with pytest.raises(InvalidInput):
-                credential_from_auth({"auth_type": "bearer", **wrong})
+                convert_auth({"auth_type": "bearer", **wrong})
 
     def test_basic_and_oauth2(self):
-        basic = credential_from_auth({"auth_type": "basic", "username": "u", "password": "p:x"})
+        basic = convert_auth({"auth_type": "basic", "username": "u", "password": "p:x"})
         assert (basic.kind, basic.public, basic.secrets) == (
             "basic",
             {},
             {"username": "u", "password": "p:x"},
         )
-        oauth = credential_from_auth({**OAUTH, "scope": "read write"})
+        oauth = convert_auth({**OAUTH, "scope": "read write"})
         assert oauth.kind == "oauth2"
         assert oauth.public == {
             "token_url": "https://a.example/t",
@@ -70,7 +66,7 @@ class TestAuth:
         ],
     )  # fmt: skip
     def test_spelling_is_taken_lightly(self, auth, public):
-        draft = credential_from_auth(auth)
+        draft = convert_auth(auth)
         assert (draft.public["scope"] if draft.kind == "oauth2" else draft.public) == public
 
     @for_each(
@@ -93,10 +89,10 @@ class TestAuth:
     )
     def test_faults_point_and_never_repeat_a_value(self, auth, at):
         with pytest.raises(InvalidInput) as caught:
-            credential_from_auth(auth, at="/auth")
+            convert_auth(auth, at="/auth")
         assert [fault.pointer for fault in caught.value.errors] == [at]
         assert "secret" not in f"{caught.value} {caught.value.errors}"
 
     def test_secrets_hide_in_repr(self):
-        draft = credential_from_auth({**OAUTH, "client_secret": "hunter2"})
+        draft = convert_auth({**OAUTH, "client_secret": "hunter2"})
         assert "hunter2" not in repr(draft)

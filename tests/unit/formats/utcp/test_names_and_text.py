@@ -11,9 +11,9 @@ from app.core.text import clean_text, pointer, reject_unstorable
 from app.formats.utcp.names import (
     LEGAL_NAME,
     RESERVED_NAMES,
-    agent_name_for,
-    alias_for,
-    legal_name,
+    choose_agent_name,
+    choose_alias,
+    make_legal_name,
 )
 from app.toolsets.meta_tools import META_TOOL_NAMES
 from tests.harness.cases import for_each
@@ -30,22 +30,22 @@ from tests.harness.cases import for_each
     ],
 )
 def test_names_stay_as_near_as_can_be(raw, expected):
-    assert legal_name(raw) == expected
+    assert make_legal_name(raw) == expected
 
 
 def test_what_is_lost_or_taken_is_distinguished_by_a_hash():
-    assert legal_name("日本").startswith("tool_")
-    assert len(legal_name("日本")) == 13
-    assert legal_name("日本") != legal_name("本日")
-    assert legal_name("a.b", {"a_b"}) != legal_name("a/b", {"a_b"})
-    long = [legal_name("x" * 80 + tail) for tail in "ab"]
+    assert make_legal_name("日本").startswith("tool_")
+    assert len(make_legal_name("日本")) == 13
+    assert make_legal_name("日本") != make_legal_name("本日")
+    assert make_legal_name("a.b", {"a_b"}) != make_legal_name("a/b", {"a_b"})
+    long = [make_legal_name("x" * 80 + tail) for tail in "ab"]
     assert len(set(long)) == 2
     assert {len(name) for name in long} == {64}
 
 
 def test_aliases():
-    assert alias_for("petstore", "get_pet") == "petstore_get_pet"
-    assert alias_for("a", "b_c", {"a_b_c"}) != alias_for("a_b", "c", {"a_b_c"})
+    assert choose_alias("petstore", "get_pet") == "petstore_get_pet"
+    assert choose_alias("a", "b_c", {"a_b_c"}) != choose_alias("a_b", "c", {"a_b_c"})
 
 
 @given(st.lists(st.text(max_size=90), max_size=30))
@@ -53,7 +53,7 @@ def test_names_are_always_legal_unique_and_repeatable(raws):
     def named():
         taken: set[str] = set()
         for raw in raws:
-            name = legal_name(raw, taken)
+            name = make_legal_name(raw, taken)
             assert LEGAL_NAME.fullmatch(name)
             assert name not in taken
             taken.add(name)
@@ -64,7 +64,7 @@ def test_names_are_always_legal_unique_and_repeatable(raws):
 
 @given(st.text(max_size=90), st.text(max_size=90))
 def test_aliases_are_always_legal(provider, tool):
-    assert LEGAL_NAME.fullmatch(alias_for(provider, tool))
+    assert LEGAL_NAME.fullmatch(choose_alias(provider, tool))
 
 
 @for_each(
@@ -92,7 +92,7 @@ def test_text_has_a_length():
 
 def test_nul_is_rejected_where_it_stands():
     with pytest.raises(InvalidDocument) as caught:
-        clean_text("a\x00", at="/tools/0/name")
+        clean_text("a\x00", pointer="/tools/0/name")
     assert caught.value.errors[0].pointer == "/tools/0/name"
     for bad in ({"a": ["\x00"]}, {"a": {"\x00": 1}}, {"a": ["\ud800"]}):
         with pytest.raises(InvalidDocument):
@@ -105,5 +105,5 @@ def test_pointers_are_escaped():
 
 def test_no_tool_has_the_name_of_a_meta_tool_for_agents() -> None:
     assert frozenset(META_TOOL_NAMES) == RESERVED_NAMES
-    assert agent_name_for("read.less", "read_less") == "read_less"
-    assert re.fullmatch("read_more_[a-z2-7]{6}", agent_name_for("read.more", "read_more"))
+    assert choose_agent_name("read.less", "read_less") == "read_less"
+    assert re.fullmatch("read_more_[a-z2-7]{6}", choose_agent_name("read.more", "read_more"))

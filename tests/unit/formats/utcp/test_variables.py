@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.errors import InvalidInput, UnsetVariable
-from app.formats.utcp.variables import candidates, find_variables, parse_dotenv, substitute
+from app.formats.utcp.variables import find_variables, list_candidates, parse_dotenv, substitute
 from tests.harness.cases import for_each
 
 TEMPLATE = {
@@ -52,7 +52,7 @@ def test_all_unset_variables_are_named_with_their_places():
     ],
 )
 def test_the_namespaced_spelling_comes_first(name, provider, expected):
-    assert candidates(name, provider) == expected
+    assert list_candidates(name, provider) == expected
 
 
 def test_nesting_has_a_limit():

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.core.deadlines import TimerQueue, timer_queue
+from app.core.deadlines import TimerQueue, get_timer_queue
 from app.core.errors import CircuitOpen, OriginBusy
 from app.outbound.resilience import AttemptOutcome, OriginPolicy, Origins
 from tests.harness.examples import examples
@@ -18,7 +18,7 @@ TENANT = UUID(int=1)
 
 
 def origin(**policy):
-    return Origins(timer_queue()).get(TENANT, "https://a.example", b"", OriginPolicy(**policy))
+    return Origins(get_timer_queue()).get(TENANT, "https://a.example", b"", OriginPolicy(**policy))
 
 
 async def entered(one, deadline=1e9):
@@ -99,7 +99,7 @@ async def test_nobody_waits_for_a_place_to_probe():
 
 
 async def test_an_origin_is_remembered_while_it_is_used_or_recent():
-    origins = Origins(timer_queue(), capacity=2)
+    origins = Origins(get_timer_queue(), capacity=2)
     held = origins.get(TENANT, "https://held.example", b"", OriginPolicy())
     for number in range(5):
         origins.get(TENANT, f"https://{number}.example", b"", OriginPolicy())

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 from pydantic import ValidationError
 
-from app.formats.utcp.signature_recipe import SignatureRecipe, key_bytes
+from app.formats.utcp.signature_recipe import SignatureRecipe, decode_key
 from app.outbound.signing.hmac_signature import HmacSigner
 from app.outbound.signing.signer import SignableRequest
 from app.security.secret import Secret
@@ -111,12 +111,12 @@ def test_a_recipe_that_cannot_be_followed_is_rejected(recipe: dict, message: str
 
 
 def test_keys_are_text_hex_or_base64() -> None:
-    assert key_bytes(Secret("ä"), "text") == "ä".encode()
-    assert key_bytes(Secret("00ff"), "hex") == b"\x00\xff"
-    assert key_bytes(Secret("_-8"), "base64") == key_bytes(Secret("/+8="), "base64") == b"\xff\xef"
+    assert decode_key(Secret("ä"), "text") == "ä".encode()
+    assert decode_key(Secret("00ff"), "hex") == b"\x00\xff"
+    assert decode_key(Secret("_-8"), "base64") == decode_key(Secret("/+8="), "base64") == b"\xff\xef"
     for encoding in ("hex", "base64"):
         with pytest.raises(ValueError, match=f"not written in {encoding}") as raised:
-            key_bytes(Secret("not ö encoded"), encoding)
+            decode_key(Secret("not ö encoded"), encoding)
         assert "encoded" not in str(raised.value)
 
 

@@ -15,7 +15,7 @@ from app.formats.ubp.model import (
     Message,
     Status,
 )
-from app.formats.ubp.values import value_of, value_payload
+from app.formats.ubp.values import build_value_payload, read_value
 from app.protocols.command_routing import (
     Capability,
     CommandNotSent,
@@ -51,7 +51,7 @@ class Peer:
 
 
 def respond(connection: ExecutorConnection, message: Message, text: str, *, named: bool = True) -> bool:
-    result = CommandResult(message.payload.command_id, Status.SUCCESS, value_payload(text).payload)
+    result = CommandResult(message.payload.command_id, Status.SUCCESS, build_value_payload(text).payload)
     return connection.receive(Message("r", result, {REPLY_TO: message.message_id} if named else {}))
 
 
@@ -78,7 +78,7 @@ async def test_the_command_arrives_as_it_is_and_its_response_comes_back(connecti
     assert message.payload is sent
     assert respond(connection, message, "Shipped")
     result = await running
-    assert (result.command_id, result.status, value_of(result.result)) == ("c1", Status.SUCCESS, "Shipped")
+    assert (result.command_id, result.status, read_value(result.result)) == ("c1", Status.SUCCESS, "Shipped")
 
 
 async def test_two_commands_of_one_id_get_their_own_responses_by_the_envelope(connection, peer):
@@ -88,8 +88,8 @@ async def test_two_commands_of_one_id_get_their_own_responses_by_the_envelope(co
     to_first, to_second = await peer.received(), await peer.received()
     assert respond(connection, to_second, "second")
     assert respond(connection, to_first, "first")
-    assert value_of((await first).result) == "first"
-    assert value_of((await second).result) == "second"
+    assert read_value((await first).result) == "first"
+    assert read_value((await second).result) == "second"
 
 
 async def test_two_commands_of_one_id_are_serialised_for_an_executor_that_names_no_envelopes(
@@ -106,7 +106,7 @@ async def test_two_commands_of_one_id_are_serialised_for_an_executor_that_names_
     to_second = await peer.received()
     assert to_second.payload.arguments == JsonPayload({"order_id": 2})
     assert respond(connection, to_second, "second", named=False)
-    assert [value_of((await one).result) for one in (first, second, other)] == ["first", "second", "other"]
+    assert [read_value((await one).result) for one in (first, second, other)] == ["first", "second", "other"]
 
 
 async def test_a_response_to_an_abandoned_command_is_not_that_of_the_next_one(connection, peer):
@@ -117,14 +117,14 @@ async def test_a_response_to_an_abandoned_command_is_not_that_of_the_next_one(co
         await abandoned
     cancelled = (await peer.received()).payload
     assert cancelled.command_name == CANCEL_COMMAND
-    assert value_of(cancelled.arguments) == {"command_id": "c1", "message_id": to_abandoned.message_id}
+    assert read_value(cancelled.arguments) == {"command_id": "c1", "message_id": to_abandoned.message_id}
     following = asyncio.create_task(connection.execute(command(order_id=2)))
     await asyncio.sleep(0)
     assert peer.messages.empty()
     assert respond(connection, to_abandoned, "late", named=False)
     to_following = await peer.received()
     assert respond(connection, to_following, "own", named=False)
-    assert value_of((await following).result) == "own"
+    assert read_value((await following).result) == "own"
 
 
 async def test_its_end_fails_open_and_waiting_commands(connection, peer):
@@ -225,7 +225,7 @@ async def test_a_response_counts_although_the_connection_breaks_while_its_comman
     running = asyncio.create_task(connection.execute(command()))
     assert respond(connection, await peer.received(), "Shipped")
     peer.breaks.set()
-    assert value_of((await running).result) == "Shipped"
+    assert read_value((await running).result) == "Shipped"
     assert connection.is_closed
 
 

@@ -20,7 +20,7 @@ from app.formats.ubp.model import (
     Status,
     WirePayload,
 )
-from app.formats.ubp.values import value_of, value_payload
+from app.formats.ubp.values import build_value_payload, read_value
 from app.protocols.command_routing import Capability, CommandNotSent, CommandRouter, ExecutorConnection
 from app.protocols.command_routing.model import CANCEL_COMMAND, ExecutorBusy, ExecutorDisconnected
 from app.protocols.command_routing.relay import Renewal, WorkerRelay
@@ -48,7 +48,7 @@ class Executor:
         return await self.messages.get()
 
     def respond(self, message: Message, value: object) -> None:
-        result = CommandResult(message.payload.command_id, Status.SUCCESS, value_payload(value).payload)
+        result = CommandResult(message.payload.command_id, Status.SUCCESS, build_value_payload(value).payload)
         assert self.connection.receive(Message("r", result, {REPLY_TO: message.message_id}))
 
 
@@ -117,7 +117,7 @@ async def test_a_command_reaches_the_executor_of_another_worker_unchanged(pair, 
     assert message.payload == command(payload)
     executor.respond(message, "Shipped")
     result = await running
-    assert (result.command_id, value_of(result.result)) == ("c1", "Shipped")
+    assert (result.command_id, read_value(result.result)) == ("c1", "Shipped")
 
 
 async def test_an_executor_is_found_that_connected_after_the_last_description(pair):
@@ -234,7 +234,7 @@ async def test_a_command_that_waits_for_a_busy_executor_is_known_not_to_be_sent(
         await pair[asking].execute(ORDERS, command(command_id="c-2"), deadline=soon(1))
     assert (busy.value.request_sent, busy.value.counts_for_breaker) == (False, False)
     executor.respond(message, "Shipped")
-    assert value_of((await first).result) == "Shipped"
+    assert read_value((await first).result) == "Shipped"
     assert executor.messages.empty()
     silent = asyncio.create_task(pair[asking].execute(ORDERS, command(command_id="c-3"), deadline=soon(0.5)))
     await executor.received()
@@ -252,7 +252,7 @@ async def test_without_redis_executors_of_this_worker_are_used(vault, tmp_path):
     await router.announce()
     running = asyncio.create_task(router.execute(ORDERS, command(), deadline=soon()))
     executor.respond(await executor.received(), "Shipped")
-    assert value_of((await running).result) == "Shipped"
+    assert read_value((await running).result) == "Shipped"
     with pytest.raises(CommandNotSent):
         await router.execute(Capability(TENANT, "other", "x"), command(), deadline=soon())
     await router.aclose()
@@ -296,7 +296,7 @@ async def test_an_entry_that_is_not_sealed_by_the_gateway_is_ignored(pair, valke
     await client.aclose()
     running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
     executor.respond(await executor.received(), "Shipped")
-    assert value_of((await running).result) == "Shipped"
+    assert read_value((await running).result) == "Shipped"
 
 
 async def test_the_commands_of_an_executor_are_known_at_other_workers_once_they_follow(pair):
@@ -373,7 +373,7 @@ def opened(vault, worker_id, fields):
 async def call_once(near, executor):
     running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
     executor.respond(await executor.received(), "Shipped")
-    assert value_of((await running).result) == "Shipped"
+    assert read_value((await running).result) == "Shipped"
 
 
 HEAD = b'"id":"e1","from":"probe","connection":"c","seconds":5}'

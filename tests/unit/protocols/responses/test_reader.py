@@ -224,14 +224,14 @@ class TestViolations:
 
     def test_have_pointers_and_no_names_that_are_data(self) -> None:
         strict = ResponseReader(self.SCHEMA, None)
-        assert strict.violations({"id": 1}).count == 0
-        found = strict.violations({"rows": [{"price": 1}, {}], "by_name": {"ann@example.com": "secret"}})
+        assert strict.find_violations({"id": 1}).count == 0
+        found = strict.find_violations({"rows": [{"price": 1}, {}], "by_name": {"ann@example.com": "secret"}})
         assert found.count == 3
         assert set(found.pointers) == {"/id", "/rows/1/price", "/by_name/*"}
         assert not found.more
 
     def test_are_bounded(self) -> None:
-        found = ResponseReader(self.SCHEMA, None).violations({"id": 1, "rows": [{}] * 500})
+        found = ResponseReader(self.SCHEMA, None).find_violations({"id": 1, "rows": [{}] * 500})
         assert len(found.pointers) == 10
         assert found.more
 
@@ -246,7 +246,7 @@ class TestViolations:
     def test_of_an_unusable_schema_are_none(self) -> None:
         broken = ResponseReader({"$ref": "https://example.com/schema"}, None)
         assert not broken.describes(200)
-        assert broken.violations({"a": 1}).count == 0
+        assert broken.find_violations({"a": 1}).count == 0
 
 
 @for_each(

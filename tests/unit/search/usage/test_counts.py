@@ -59,18 +59,18 @@ def model(
 
 def test_a_tool_that_was_called_after_the_same_words_has_a_prior(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND), count(b"custom", REFUND))
-    assert counts.priors([b"refund", b"custom"], MINE) == {REFUND: pytest.approx(confidence(2))}
+    assert counts.get_priors([b"refund", b"custom"], MINE) == {REFUND: pytest.approx(confidence(2))}
 
 
 def test_words_that_nobody_searched_by_lower_the_prior(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND), count(b"custom", REFUND))
-    known = counts.priors([b"refund", b"custom"], MINE)[REFUND]
-    assert counts.priors([b"refund", b"custom", b"new"], MINE)[REFUND] == pytest.approx(known * 2 / 3)
+    known = counts.get_priors([b"refund", b"custom"], MINE)[REFUND]
+    assert counts.get_priors([b"refund", b"custom", b"new"], MINE)[REFUND] == pytest.approx(known * 2 / 3)
 
 
 def test_priors_rise_with_the_number_of_labels_and_stay_below_one(clock: Clock) -> None:
     found = [
-        model(clock, count(b"refund", REFUND, labels=labels)).priors([b"refund"], MINE)[REFUND]
+        model(clock, count(b"refund", REFUND, labels=labels)).get_priors([b"refund"], MINE)[REFUND]
         for labels in (1, 2, 5, 50)
     ]
     assert found == sorted(found)
@@ -81,38 +81,38 @@ def test_a_stem_after_which_many_tools_are_called_says_less(clock: Clock) -> Non
     tools = [uuid4() for _ in range(9)]
     common = [count(b"custom", tool) for tool in (REFUND, *tools)]
     counts = model(clock, *common, count(b"refund", REFUND))
-    found = counts.priors([b"custom", b"refund"], MINE)
+    found = counts.get_priors([b"custom", b"refund"], MINE)
     assert found[REFUND] > 10 * found[tools[0]]
 
 
 def test_a_single_label_counts_only_for_a_third_of_the_words_of_a_query(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND, labels=1))
-    assert REFUND in counts.priors([b"refund", b"a", b"b"], MINE)
-    assert REFUND not in counts.priors([b"refund", b"a", b"b", b"c"], MINE)
+    assert REFUND in counts.get_priors([b"refund", b"a", b"b"], MINE)
+    assert REFUND not in counts.get_priors([b"refund", b"a", b"b", b"c"], MINE)
 
 
 def test_labels_of_a_key_have_no_effect_on_others(clock: Clock) -> None:
     counts = model(clock, count(b"refund", ATTACK, THEIRS, labels=1_000))
-    assert counts.priors([b"refund"], MINE) == {}
-    assert list(counts.priors([b"refund"], THEIRS)) == [ATTACK]
+    assert counts.get_priors([b"refund"], MINE) == {}
+    assert list(counts.get_priors([b"refund"], THEIRS)) == [ATTACK]
 
 
 def test_a_label_counts_half_after_a_half_life(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND, labels=3))
-    assert counts.priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(3))
+    assert counts.get_priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(3))
     clock.now += 30 * DAY
-    assert counts.priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(1.5))
+    assert counts.get_priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(1.5))
 
 
 def test_old_labels_are_read_with_their_age(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND, labels=4, at=clock.now - 60 * DAY))
-    assert counts.priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(1))
+    assert counts.get_priors([b"refund"], MINE)[REFUND] == pytest.approx(confidence(1))
 
 
 def test_a_label_that_was_read_again_replaces_the_older_count(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND, labels=2), count(b"refund", OTHER, labels=2))
     counts.merge([count(b"refund", REFUND, labels=6)])
-    found = counts.priors([b"refund"], MINE)
+    found = counts.get_priors([b"refund"], MINE)
     assert found[REFUND] == pytest.approx(6 / 8 * confidence(6))
     assert found[OTHER] == pytest.approx(2 / 8 * confidence(2))
 
@@ -123,42 +123,42 @@ def test_no_more_than_fifty_tools_have_a_prior_the_best_ones(clock: Clock) -> No
     counts = model(
         clock, *(count(b"s%d" % (number % 4), tool, labels=number + 2) for number, tool in enumerate(tools))
     )
-    found = counts.priors([b"s0", b"s1", b"s2", b"s3"], MINE)
+    found = counts.get_priors([b"s0", b"s1", b"s2", b"s3"], MINE)
     assert set(found) == set(tools[-MAX_PRIORS:])
 
 
 @pytest.mark.parametrize("keys", [1, MIN_KEYS - 1])
 def test_fewer_than_three_keys_have_no_effect_on_others(clock: Clock, keys: int) -> None:
     votes = [count(b"refund", ATTACK, b"key %d" % key, labels=10_000) for key in range(keys)]
-    assert model(clock, *votes, across_keys=True).priors([b"refund"], MINE) == {}
+    assert model(clock, *votes, across_keys=True).get_priors([b"refund"], MINE) == {}
 
 
 def test_three_keys_have_an_effect_on_others_where_that_is_allowed(clock: Clock) -> None:
     votes = [count(b"refund", REFUND, b"key %d" % key) for key in range(MIN_KEYS)]
-    assert model(clock, *votes, across_keys=False).priors([b"refund"], MINE) == {}
-    found = model(clock, *votes, across_keys=True).priors([b"refund"], MINE)
+    assert model(clock, *votes, across_keys=False).get_priors([b"refund"], MINE) == {}
+    found = model(clock, *votes, across_keys=True).get_priors([b"refund"], MINE)
     assert 0 < found[REFUND] <= SHARED_MAX
 
 
 def test_the_prior_that_others_give_is_bounded_however_many_they_are(clock: Clock) -> None:
     votes = [count(b"refund", ATTACK, b"key %d" % key, weight=50.0, labels=9_999) for key in range(500)]
-    assert model(clock, *votes, across_keys=True).priors([b"refund"], MINE) == {ATTACK: SHARED_MAX}
+    assert model(clock, *votes, across_keys=True).get_priors([b"refund"], MINE) == {ATTACK: SHARED_MAX}
 
 
 def test_a_key_that_floods_has_one_vote(clock: Clock) -> None:
     honest = [count(b"refund", REFUND, b"key %d" % key, labels=3) for key in range(4)]
     few = [count(b"refund", ATTACK, b"bad %d" % key, labels=3) for key in range(MIN_KEYS)]
     flood = [count(b"refund", ATTACK, b"bad %d" % key, weight=50.0, labels=10**6) for key in range(MIN_KEYS)]
-    small = model(clock, *honest, *few, across_keys=True).priors([b"refund"], MINE)
-    large = model(clock, *honest, *flood, across_keys=True).priors([b"refund"], MINE)
+    small = model(clock, *honest, *few, across_keys=True).get_priors([b"refund"], MINE)
+    large = model(clock, *honest, *flood, across_keys=True).get_priors([b"refund"], MINE)
     assert large[ATTACK] < large[REFUND]
     assert large[ATTACK] <= small[ATTACK] * 1.5
 
 
 def test_own_labels_count_where_those_of_others_do_not_yet(clock: Clock) -> None:
     counts = model(clock, count(b"refund", REFUND), across_keys=True)
-    assert counts.priors([b"refund"], MINE) == {REFUND: pytest.approx(confidence(2))}
-    assert counts.priors([b"refund"], THEIRS) == {}
+    assert counts.get_priors([b"refund"], MINE) == {REFUND: pytest.approx(confidence(2))}
+    assert counts.get_priors([b"refund"], THEIRS) == {}
 
 
 @pytest.mark.parametrize("across_keys", [False, True])
@@ -175,9 +175,9 @@ def test_priors_are_numbers_from_zero_to_one(clock: Clock, across_keys: bool) ->
     )
     clock.now += 4_000 * DAY
     for length in range(len(stems) + 1):
-        found = counts.priors(stems[:length], b"key 3")
+        found = counts.get_priors(stems[:length], b"key 3")
         assert all(0 <= prior <= 1 and math.isfinite(prior) for prior in found.values())
-    assert counts.priors([], b"key 3") == {}
+    assert counts.get_priors([], b"key 3") == {}
 
 
 @pytest.mark.parametrize("half_life_days", [0.001, 0.1, 3650.0])
@@ -187,4 +187,4 @@ def test_no_age_makes_a_weight_zero_or_infinite(clock: Clock, half_life_days: fl
     counts.merge(years)
     counts.merge([count(b"later", OTHER, MINE, at=clock.now + 90 * DAY)])
     for stems in ([b"refund"], [b"later"], [b"refund", b"later"]):
-        assert all(0 <= prior <= 1 for prior in counts.priors(stems, MINE).values())
+        assert all(0 <= prior <= 1 for prior in counts.get_priors(stems, MINE).values())

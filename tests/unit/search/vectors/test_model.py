@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from app.search.vectors.encoder import TextEncoder, _library_errors
+from app.search.vectors.encoder import TextEncoder, _convert_library_errors
 from app.search.vectors.model_source import MAX_TOKENS, ModelError, find_model
 from tests.harness.semantic_models import SHAPE, write_model, write_sums
 
@@ -130,9 +130,12 @@ def test_a_panic_of_a_library_is_an_error_of_the_model() -> None:
     class PanicException(BaseException):
         """As that of PyO3, which cannot be imported."""
 
-    with pytest.raises(ModelError, match=r"^It failed \(PanicException\)\.$"), _library_errors("It failed"):
+    with (
+        pytest.raises(ModelError, match=r"^It failed \(PanicException\)\.$"),
+        _convert_library_errors("It failed"),
+    ):
         raise PanicException("a text")
-    with pytest.raises(KeyboardInterrupt), _library_errors("It failed"):
+    with pytest.raises(KeyboardInterrupt), _convert_library_errors("It failed"):
         raise KeyboardInterrupt
 
 

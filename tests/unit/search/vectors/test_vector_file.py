@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from app.search.signals import tool_key
+from app.search.signals import make_tool_key
 from app.search.vectors.matrix import VectorMatrix
 from app.search.vectors.vector_file import VectorFile, VectorFileError
 
@@ -30,26 +30,26 @@ def matrix(tmp_path: Path) -> VectorMatrix:
 def test_the_larger_cosine_of_a_tools_texts_counts(matrix: VectorMatrix) -> None:
     matrix.write([(TOOLS[0], (A, B)), (TOOLS[1], (C, None)), (TOOLS[2], (None, None))])
     file = VectorFile.open(matrix.path)
-    keys = [tool_key(tool) for tool in TOOLS]
-    found = file.cosines(np.array([1, 0], np.float32), [*keys, 12345])
+    keys = [make_tool_key(tool) for tool in TOOLS]
+    found = file.compute_cosines(np.array([1, 0], np.float32), [*keys, 12345])
     assert found == [1.0, pytest.approx(0.6, abs=1e-3), None, None]
-    assert file.cosines(np.array([0, 1], np.float32), keys[:1]) == [1.0]
-    assert file.cosines(np.array([0, 1], np.float32), []) == []
+    assert file.compute_cosines(np.array([0, 1], np.float32), keys[:1]) == [1.0]
+    assert file.compute_cosines(np.array([0, 1], np.float32), []) == []
 
 
 def test_an_empty_file_has_no_cosines(matrix: VectorMatrix) -> None:
     matrix.write([])
     file = VectorFile.open(matrix.path)
-    assert file.cosines(np.array([1, 0], np.float32), [5]) == [None]
-    assert file.nearest(np.array([1, 0], np.float32), 5) == []
+    assert file.compute_cosines(np.array([1, 0], np.float32), [5]) == [None]
+    assert file.find_nearest(np.array([1, 0], np.float32), 5) == []
 
 
 def test_the_nearest_tools_are_those_of_the_nearest_first_texts(matrix: VectorMatrix) -> None:
     matrix.write([(TOOLS[0], (A, B)), (TOOLS[1], (C, None)), (TOOLS[2], (None, B))])
     file = VectorFile.open(matrix.path)
-    keys = [tool_key(tool) for tool in TOOLS]
-    assert file.nearest(np.array([0, 1], np.float32), 5) == [keys[1], keys[0]]
-    assert file.nearest(np.array([1, 0], np.float32), 1) == [keys[0]]
+    keys = [make_tool_key(tool) for tool in TOOLS]
+    assert file.find_nearest(np.array([0, 1], np.float32), 5) == [keys[1], keys[0]]
+    assert file.find_nearest(np.array([1, 0], np.float32), 1) == [keys[0]]
 
 
 def test_the_projection_finds_nearly_all_of_the_nearest(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_projection_finds_nearly_all_of_the_nearest(tmp_path: Path) -> None:
     share = 0.0
     for query in vectors[:20].astype(np.float32):
         exact = set(np.argsort(-(vectors @ query))[:50])
-        share += len(exact.intersection(file.nearest(query, 50))) / 50 / 20
+        share += len(exact.intersection(file.find_nearest(query, 50))) / 50 / 20
     assert share > 0.95
 
 
@@ -79,10 +79,10 @@ def test_a_later_process_uses_the_vectors_of_the_file(matrix: VectorMatrix) -> N
     later = VectorMatrix(matrix.path, MODEL, 2)
     later.adopt()
     assert [digest in later for digest in (A, B, C)] == [True, False, True]
-    assert later.vector(C) == stored(0.6, 0.8)
+    assert later.get_vector(C) == stored(0.6, 0.8)
     later.pending = {B: stored(0, 1)}
     later.write([(TOOLS[0], (A, B))])
-    assert later.vector(A) == stored(1, 0)
+    assert later.get_vector(A) == stored(1, 0)
     assert C not in later
 
 
@@ -98,7 +98,7 @@ def test_a_mapping_outlives_the_file_that_replaces_it(matrix: VectorMatrix) -> N
     matrix.write([(TOOLS[0], (A, None))])
     before = VectorFile.open(matrix.path)
     matrix.write([])
-    assert before.cosines(np.array([1, 0], np.float32), [tool_key(TOOLS[0])]) == [1.0]
+    assert before.compute_cosines(np.array([1, 0], np.float32), [make_tool_key(TOOLS[0])]) == [1.0]
     assert [path.name for path in matrix.path.parent.iterdir()] == ["vectors"]
 
 

@@ -17,10 +17,10 @@ class Words:
     def __init__(self, synonyms):
         self.found = synonyms
 
-    def synonyms(self, scope):
+    def get_synonyms(self, scope):
         return self.found
 
-    def pins(self, stems, scope):
+    def get_pins(self, stems, scope):
         return ()
 
 

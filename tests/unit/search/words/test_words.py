@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidInput
 from app.search.words.definition import MAX_SETS, SynonymSet
-from app.search.words.memory import expansions
-from app.search.words.stems import query_digest, synonyms_digest, target_stems, term_stems
+from app.search.words.memory import expand_terms
+from app.search.words.stems import digest_query, digest_synonyms, stem_target, stem_term
 from app.search.words.text_form import format_synonyms, parse_synonyms
 from app.storage.models import SynonymSetRow
 from tests.harness.cases import for_each
@@ -36,16 +36,16 @@ def row(*terms, expand_to=None, toolset=None):
     ],
 )
 def test_stems_of_a_term(term, stems):
-    assert term_stems(term) == stems
+    assert stem_term(term) == stems
 
 
 def test_a_target_is_searched_in_parts_and_whole():
-    assert target_stems("k8s") == (("k8s",), ("k", "8", "s"))
-    assert target_stems("gift card") == (("gift", "card"),)
+    assert stem_target("k8s") == (("k8s",), ("k", "8", "s"))
+    assert stem_target("gift card") == (("gift", "card"),)
 
 
 def test_equivalent_terms_expand_to_each_other():
-    found = expansions([row("voucher", "coupon", "gift card")])
+    found = expand_terms([row("voucher", "coupon", "gift card")])
     assert found == {
         ("voucher",): (("coupon",), ("gift", "card")),
         ("coupon",): (("voucher",), ("gift", "card")),
@@ -54,29 +54,29 @@ def test_equivalent_terms_expand_to_each_other():
 
 
 def test_one_way_synonyms_expand_one_way():
-    assert expansions([row("cab", "taxi", expand_to=["ride", "taxi"])]) == {
+    assert expand_terms([row("cab", "taxi", expand_to=["ride", "taxi"])]) == {
         ("cab",): (("ride",), ("taxi",)),
         ("taxi",): (("ride",),),
     }
 
 
 def test_sets_that_share_a_term_are_not_joined():
-    found = expansions([row("a1x", "b2x"), row("b2x", "c3x")])
+    found = expand_terms([row("a1x", "b2x"), row("b2x", "c3x")])
     assert found[("a1x",)][0] == ("b2x",)
     assert ("c3x",) not in found[("a1x",)]
     assert {("a1x",), ("c3x",)} <= set(found[("b2x",)])
 
 
 def test_terms_with_the_same_stems_do_not_expand_to_each_other():
-    assert expansions([row("voucher", "Vouchers")]) == {}
+    assert expand_terms([row("voucher", "Vouchers")]) == {}
 
 
 def test_digests_depend_on_words_alone():
-    assert synonyms_digest(["gift card", "c"], None) == synonyms_digest(["C", "gift-cards"], None)
-    assert synonyms_digest(["a b", "c"], None) != synonyms_digest(["a b"], ["c"])
-    assert synonyms_digest(["c"], ["d"]) != synonyms_digest(["d"], ["c"])
-    assert query_digest("refund a payment") == query_digest("Payments, refunded")
-    assert query_digest("refund") != query_digest("refund payment")
+    assert digest_synonyms(["gift card", "c"], None) == digest_synonyms(["C", "gift-cards"], None)
+    assert digest_synonyms(["a b", "c"], None) != digest_synonyms(["a b"], ["c"])
+    assert digest_synonyms(["c"], ["d"]) != digest_synonyms(["d"], ["c"])
+    assert digest_query("refund a payment") == digest_query("Payments, refunded")
+    assert digest_query("refund") != digest_query("refund payment")
 
 
 def test_text_is_read_and_written():
