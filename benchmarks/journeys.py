@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.access import KeyVerifier
-from app.calls.execution import CallServices
 from app.calls.idempotency.store import IdempotencyStore
+from app.calls.services import CallServices
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import PlanLoader

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from utcp_gateway_semantic import MODEL_NAME, BuildError, build_model
 from utcp_gateway_semantic.model_build import find_weights
-from utcp_gateway_semantic.onnx_graph import BertShape, bert_graph, read_safetensors
+from utcp_gateway_semantic.onnx_graph import BertShape, build_bert_graph, read_safetensors
 
 from app.search.vectors.encoder import TextEncoder
 from app.search.vectors.model_source import find_model
@@ -68,7 +68,7 @@ def reference(weights: dict[str, np.ndarray], shape: BertShape, tokens: list[int
 
 
 def encoder_of(folder: Path, *, quantised: bool) -> TextEncoder:
-    (folder / "model.onnx").write_bytes(bert_graph(random_weights(), SHAPE, quantised=quantised))
+    (folder / "model.onnx").write_bytes(build_bert_graph(random_weights(), SHAPE, quantised=quantised))
     return TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
 
 
@@ -156,7 +156,7 @@ def test_eight_bits_of_the_built_model_are_close_to_its_float_weights(tmp_path: 
     weights = find_weights([str(installed_weights())])
     config = json.loads((weights / "config.json").read_bytes())
     floats = read_safetensors(weights / "model.safetensors")
-    (tmp_path / "float.onnx").write_bytes(bert_graph(floats, BertShape.of(config), quantised=False))
+    (tmp_path / "float.onnx").write_bytes(build_bert_graph(floats, BertShape.of(config), quantised=False))
     whole, small = (TextEncoder(path, source.tokenizer) for path in (tmp_path / "float.onnx", source.graph))
     exact = np.array([whole.encode(text) for text in SENTENCES])
     rounded = np.array([small.encode(text) for text in SENTENCES])
