@@ -41,8 +41,8 @@ def test_child_gets_no_settings_and_no_secret_on_its_command_line(tmp_path, monk
 
 def test_child_ends_when_its_parent_is_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from app.cli.sample import sample_api\n"
-        "with sample_api(Path(sys.argv[1]), port=0) as body:\n"
+        "import sys, time; from pathlib import Path; from app.cli.sample import serve_sample_api\n"
+        "with serve_sample_api(Path(sys.argv[1]), port=0) as body:\n"
         "    print(body['source']['url'], flush=True)\n    time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

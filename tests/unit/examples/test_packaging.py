@@ -25,7 +25,7 @@ def test_wheel_has_no_examples_and_its_code_finds_none(tmp_path: Path) -> None:
     assert protos
     assert protos < set(names)
     assert not [name for name in names if "examples" in name.split("/")]
-    code = "from app.cli.sample import checkout; print(checkout())"
+    code = "from app.cli.sample import find_checkout; print(find_checkout())"
     environment = {"PYTHONPATH": str(tmp_path / "site")}
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, check=True

@@ -185,7 +185,7 @@ class Memory:
     def __init__(self) -> None:
         self.tokens: dict[Any, Secret] = {}
 
-    async def detect_current(self, request: TokenRequest) -> Secret:
+    async def current(self, request: TokenRequest) -> Secret:
         return self.tokens.get(request.credential_id, request.refresh_token or Secret(""))
 
     async def replace(self, request: TokenRequest, issued: Secret) -> None:
@@ -220,7 +220,7 @@ async def test_a_refresh_token_that_another_process_has_replaced_is_read_again(
     class Overtaken(Memory):
         reads = 0
 
-        async def detect_current(self, request: TokenRequest) -> Secret:
+        async def current(self, request: TokenRequest) -> Secret:
             self.reads += 1
             return Secret("refresh-0" if self.reads == 1 else "refresh-of-the-other")
 

@@ -120,14 +120,14 @@ _AS_OTHER = """
 import sys
 from pathlib import Path
 import socket
-from app.cli.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
+from app.cli.embedded import EmbeddedFailed, EmbeddedServers, read_sealing_key
 folder = Path(sys.argv[1])
 try:
     for _ in range(2):
         with EmbeddedServers(folder) as running, socket.socket(socket.AF_UNIX) as client:
             client.connect(running.redis_url.removeprefix("unix://"))
             client.sendall(b"PING\\r\\n")
-            print(client.recv(16), sealing_key(folder)[:3])
+            print(client.recv(16), read_sealing_key(folder)[:3])
 except EmbeddedFailed as error:
     print("refused:", error)
 """
