@@ -27,7 +27,7 @@ _SHARED = {"shared", "requests", "responses", "command_routing", "__pycache__"}
 
 
 def test_every_package_of_a_protocol_is_listed_under_its_name() -> None:
-    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - _SHARED
+    packages = {path.name for path in PACKAGE.iterdir() if any(path.glob("*.py"))} - _SHARED
     assert packages == {record.name for record in BUILT_IN}
     for record in BUILT_IN:
         assert record.adapter.startswith(f"app.protocols.{record.name}.")

@@ -95,7 +95,8 @@ async def test_a_media_type_may_have_parameters_and_any_accept_header_gets_json(
 
 
 async def test_a_large_body_is_rejected(mcp):
-    response = await mcp.raw(b"x" * 20_000_000)
+    # As much above the limit as is still read after the response: beyond that, the connection is reset.
+    response = await mcp.raw(b"x" * ((8 << 20) + 1))
     assert response.status_code == 413
 
 
