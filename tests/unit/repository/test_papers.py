@@ -128,10 +128,16 @@ _MAX_COLUMNS = 110
 
 
 def list_prose(text):
-    """Yield number and text of the lines that are no code, table, heading, list of links or comment."""
+    """Yield number and text of the lines that are no code, table, heading, list of links or comment, and
+    not written by a program."""
     fence = ""
+    is_generated = False
     for number, line in enumerate(text.splitlines(), 1):
         start = line.strip()
+        if start.startswith(("<!-- written by", "<!-- end of what")):
+            is_generated = start.startswith("<!-- written by")
+        if is_generated:
+            continue
         if fence or start.startswith(("```", "~~~")):
             fence = "" if fence and start.startswith(fence) else fence or start[:3]
         elif not line.startswith("    ") and not start.startswith(("|", "#", "<", "Status:", "[")):
