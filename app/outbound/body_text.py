@@ -1,6 +1,6 @@
 """The body of a response as text, where it is text."""
 
-from app.core.media_types import is_textual
+from app.core.media_types import is_textual, parse_essence
 from app.outbound.charsets import charset_of, decode_text
 
 
@@ -9,7 +9,7 @@ def body_text(body: bytes, media_type: str) -> str | None:
 
     Bytes that are not of the charset are replaced where the type is text.
     """
-    media = media_type.partition(";")[0].strip().lower()
+    media = parse_essence(media_type)
     textual = is_textual(media)
     if media and not textual:
         return None

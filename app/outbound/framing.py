@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal
 import orjson
 
 from app.core.errors import ResponseTooLarge
-from app.core.media_types import is_json, is_textual
+from app.core.media_types import is_json, is_textual, parse_essence
 from app.outbound.charsets import charset_of, decode_text
 
 SSE_MEDIA_TYPE: Final = "text/event-stream"
@@ -202,7 +202,7 @@ async def parse_events(
     `pieces` is the decoded body, split anywhere; `media_type` is its whole Content-Type.
     Raises what `pieces` raises, and ResponseTooLarge.
     """
-    media = media_type.partition(";")[0].strip().lower()
+    media = parse_essence(media_type)
     if media in EVENT_MEDIA_TYPES:
         parser = _EVENT_PARSERS.get(media, LineParser)(max_bytes)
         async for piece in pieces:

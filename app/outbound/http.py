@@ -155,6 +155,7 @@ class Engine:
         deadline = now + limits.total if request.deadline is None else request.deadline
         exchange = await self._exchange(
             _EncodedRequest(authority, route, lines, request, method),
+            clock,
             head_deadline=min(deadline, now + limits.first_byte),
             connect_deadline=min(deadline, now + min(limits.connect, limits.first_byte)),
         )
@@ -184,10 +185,9 @@ class Engine:
         self._dialer.close()
 
     async def _exchange(
-        self, prepared: _EncodedRequest, *, head_deadline: float, connect_deadline: float
+        self, prepared: _EncodedRequest, clock: TimerQueue, *, head_deadline: float, connect_deadline: float
     ) -> Exchange:
         """Send on a reused or a new connection, and wait for the head of the response."""
-        clock = self._clock if self._clock is not None else self.timers
         request = prepared.request
         key = (prepared.authority.origin, prepared.route.key, request.scope)
         connection = self._pool.take_idle(key, clock.loop.time()) if request.scope else None

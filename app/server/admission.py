@@ -65,11 +65,11 @@ class Admission:
         self._next = 0.0
 
     def rejects(self) -> bool:
-        """Return whether a new call must be rejected; count it if so."""
-        running = self.running
-        if running < self.max_running and not (self.pressure and running >= self.min_running):
-            return False
-        running -= self.unverified()
+        """Return whether a new call must be rejected; count it if so.
+
+        It need not be asked while there are fewer calls than `max_running`, and no pressure.
+        """
+        running = self.running - self.unverified()
         if running < self.max_running and not (
             self.pressure and running >= self.min_running and random.random() < self.pressure  # noqa: S311
         ):

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 LONG: Final = bool(os.environ.get("FUZZ_LONG"))
 _LONG_FACTOR = 50
@@ -12,10 +12,6 @@ _LONG_FACTOR = 50
 def examples(number: int) -> settings:
     """Return the settings of a test with `number` generated inputs; with FUZZ_LONG=1 it has 50 times as many.
 
-    A single input has no time limit, because the machine may be busy.
+    The limits of a single input are those of the profile in `tests/conftest.py`.
     """
-    return settings(
-        max_examples=number * (_LONG_FACTOR if LONG else 1),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    return settings(max_examples=number * (_LONG_FACTOR if LONG else 1))

@@ -9,7 +9,7 @@ from app.agents.call.result_preferences import TABLE_MEDIA_TYPES
 from app.agents.http_messages import BytesResponse
 from app.calls import CallContext
 from app.calls.results import ModelResult, ResultBudget, read_response
-from app.core.media_types import is_json, is_textual
+from app.core.media_types import is_json, is_textual, parse_essence
 from app.protocols.base import BODY_METADATA_HEADERS, Result
 from app.services import Services
 
@@ -22,7 +22,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 def can_be_budgeted(result: Result) -> bool:
     """Return whether a response is text or JSON, the only ones that a budget applies to."""
-    media = result.media_type.partition(";")[0].strip().lower()
+    media = parse_essence(result.media_type)
     return result.events is None and not result.is_content_coded and (is_json(media) or is_textual(media))
 
 

@@ -23,7 +23,7 @@ from app.calls.response.checks import FRAGMENT_SAFE
 from app.calls.response.streams import StreamRegistry
 from app.core import exact_json
 from app.core.errors import ResponseTooLarge
-from app.core.media_types import is_json, is_textual
+from app.core.media_types import is_json, is_textual, parse_essence
 from app.formats.json_schema.repair import Repair
 from app.outbound.body_text import body_text
 from app.outbound.charsets import charset_of
@@ -120,7 +120,7 @@ async def respond(
     A stream that is read to its end here is recorded here. Raises ResponseTooLarge for text or binary of more
     than 16 MiB that would have to be converted into JSON, and what the stream raises.
     """
-    media = result.media_type.partition(";")[0].strip().lower()
+    media = parse_essence(result.media_type)
     if accept.events and result.events is not None:
         # Of a protocol that has only events, there is no other response.
         only_events = result.stream is None and result.body is None

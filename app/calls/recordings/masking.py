@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.calls.recordings.interactions import RecordedError, RecordedResponse
 from app.core import exact_json
-from app.core.media_types import is_json, is_textual
+from app.core.media_types import is_json, is_textual, parse_essence
 from app.core.secret_names import is_secret_name
 from app.core.telemetry.redaction import mask_shapes
 from app.outbound.charsets import charset_of
@@ -87,7 +87,7 @@ def _mask_headers(headers: tuple[tuple[str, str], ...], masker: Masker) -> tuple
 
 
 def _mask_body(body: bytes, media_type: str, masker: Masker) -> bytes:
-    media = media_type.partition(";")[0].strip().lower()
+    media = parse_essence(media_type)
     charset = charset_of(media_type) or "utf-8"
     if is_json(media) and charset in ("utf-8", "utf8"):
         masked = _mask_json(body, masker)

@@ -16,6 +16,7 @@ import orjson
 from app.catalog.plan import Plan
 from app.core import exact_json
 from app.core.errors import Conflict, GatewayError
+from app.core.media_types import parse_essence
 from app.formats.json_schema.budget import BudgetExceeded
 from app.formats.json_schema.generated_values import generate_value, list_stated_examples
 from app.formats.xml.shape import XmlShape
@@ -44,7 +45,7 @@ def generate_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, st
     if spec is None or spec.json_schema is None:
         return status, _JSON, b"{}"
     value = _choose_value(spec.json_schema, number)
-    media = (spec.content_type or "").partition(";")[0].strip().lower()
+    media = parse_essence(spec.content_type or "")
     if media.endswith(("/xml", "+xml")):
         return status, media, _render_xml(value, spec.xml or XmlShape())
     if media == _FORM and isinstance(value, dict):

@@ -37,6 +37,7 @@ from app.core.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.media_types import parse_essence
 from app.core.upstream_mode import UpstreamMode
 from app.outbound.framing import EVENT_MEDIA_TYPES, StreamEvent, parse_events
 from app.protocols.base import MASKED_HEADER, Result
@@ -173,7 +174,7 @@ class InteractionRecording:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of a body, and store it at its end."""
         limit = self._recordings.limits.body_bytes
-        is_stream = head.media_type.partition(";")[0].strip().lower() in EVENT_MEDIA_TYPES
+        is_stream = parse_essence(head.media_type) in EVENT_MEDIA_TYPES
         held = bytearray()
         size = 0
         stored = False

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from app.calls.context import CallContext
 from app.core import exact_json
-from app.core.media_types import is_json
+from app.core.media_types import is_json, parse_essence
 from app.formats.json_schema.validator import Violations
 from app.protocols.base import BODY_METADATA_HEADERS, Result
 from app.protocols.responses.reader import MAX_DECODED, NotDecodable, ResponseReader
@@ -76,7 +76,7 @@ def _check(
     body: bytes, media_type: str, reader: ResponseReader, decode: bool, validate: bool
 ) -> tuple[bytes | None, Violations | None]:
     """Return the body as JSON where it is to be decoded and is not JSON already, and its violations."""
-    media = media_type.partition(";")[0].strip().lower()
+    media = parse_essence(media_type)
     decode = decode and not is_json(media)
     if not (decode or validate):
         return None, None

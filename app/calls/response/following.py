@@ -18,7 +18,7 @@ from app.calls.context import CallContext
 from app.catalog.response_options import AllPages
 from app.core import exact_json
 from app.core.errors import GatewayError, UpstreamError
-from app.core.media_types import is_json
+from app.core.media_types import is_json, parse_essence
 from app.protocols.base import BODY_METADATA_HEADERS, Call, FollowsLinks, Result
 
 PAGES_HEADER: Final = "X-Pages"
@@ -188,7 +188,7 @@ async def _read_whole(result: Result) -> bytes:
 
 
 def _is_json(result: Result) -> bool:
-    media = result.media_type.partition(";")[0].strip().lower()
+    media = parse_essence(result.media_type)
     return is_json(media) and not result.is_content_coded and result.status != 304
 
 

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from app.core.errors import GatewayError
-from app.core.media_types import is_json, is_textual
+from app.core.media_types import is_json, is_textual, parse_essence
 from app.outbound.charsets import charset_of
 from app.outbound.framing import UTF8_JSON_TYPES, StreamEvent
 from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Result
@@ -84,11 +84,11 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
     if result.body:
         body_masker = _choose_masker(masker, result.media_type, result.body)
         if body_masker is not None:
-            of_json = is_json(_strip_parameters(result.media_type))
+            of_json = is_json(result.media_type)
             body = body_masker.mask_json(result.body) if of_json else body_masker.mask(result.body)
             if body is not result.body:
                 _replace_body(result, body)
-    elif result.stream is not None and not _is_binary(_strip_parameters(result.media_type)):
+    elif result.stream is not None and not _is_binary(parse_essence(result.media_type)):
         result.stream = _mask_stream(result.stream, result, masker)
     if result.events is not None:
         result.events = _mask_events(result.events, result, masker)
@@ -245,7 +245,7 @@ def _choose_masker(masker: ResponseMasker, media_type: str, beginning: bytes) ->
     """Return the masker for a body of this type that begins with these bytes; None for a binary body."""
     if media_type in UTF8_JSON_TYPES and b"\x00" not in beginning[:4]:
         return masker
-    media = _strip_parameters(media_type)
+    media = parse_essence(media_type)
     if _is_binary(media):
         return None
     charset = charset_of(media_type) or "utf-8"
@@ -263,11 +263,6 @@ def _is_binary(media: str) -> bool:
     if is_textual(media):
         return False
     return media in _BINARY_NAMES or media.startswith(_BINARY) or media.endswith(_BINARY_SUFFIXES)
-
-
-def _strip_parameters(media_type: str) -> str:
-    """Return `type/subtype` in lower case, without parameters."""
-    return media_type.partition(";")[0].strip().lower()
 
 
 def _ensure_closed(pieces: AsyncIterator[bytes]) -> contextlib.AbstractAsyncContextManager[Any]:

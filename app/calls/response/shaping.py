@@ -85,7 +85,7 @@ def _read_value(body: bytes, media_type: str, context: CallContext) -> Any:
     if not body:
         return None
     try:
-        if is_json(media_type.partition(";")[0].strip().lower()):
+        if is_json(media_type):
             return exact_json.load_exactly(body)
         return context.plan.response_reader().value(body, media_type)
     except (NotDecodable, ValueError, RecursionError):

@@ -6,7 +6,7 @@ from typing import Final
 import orjson
 
 from app.calls.results.model import Media, ModelResult
-from app.core.media_types import is_json
+from app.core.media_types import is_json, parse_essence
 from app.outbound.body_text import body_text
 from app.outbound.framing import UTF8_JSON_TYPES
 
@@ -38,7 +38,7 @@ def read_body(body: bytes, media_type: str, *, status: int, content_coding: str 
     if media_type in UTF8_JSON_TYPES and not content_coding and _is_json(body):
         # The common case; the parser accepts neither a byte order mark nor other bytes than UTF-8.
         return ModelResult(body.decode(), body=body)
-    media = media_type.partition(";")[0].strip().lower()
+    media = parse_essence(media_type)
     text = None if content_coding else body_text(body, media_type)
     if text is None:
         return _describe_binary(body, media, content_coding)

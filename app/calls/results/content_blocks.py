@@ -10,6 +10,7 @@ import orjson
 from app.calls.results.bodies import MAX_MEDIA_BYTES, describe_media, detect_media_type
 from app.calls.results.model import Media, ModelResult, TextResource
 from app.core import exact_json
+from app.core.media_types import parse_essence
 
 _MEDIA: Final = ("image", "audio")
 Part = str | Media | TextResource
@@ -58,7 +59,7 @@ def _read_media(item: Mapping[str, Any], name: str, *, uri: str) -> Part | None:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return None
-    stated = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
+    stated = parse_essence(kind) if isinstance(kind, str) else ""
     media = Media(detect_media_type(data, stated), data, uri)
     if len(data) > MAX_MEDIA_BYTES:
         return f"{describe_media(media)} It is not included: it has more than {MAX_MEDIA_BYTES:,} bytes."

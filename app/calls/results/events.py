@@ -10,6 +10,7 @@ import orjson
 from app.calls.results.content_blocks import read_blocks
 from app.calls.results.model import ModelResult
 from app.core.errors import ResponseTooLarge, UpstreamError, UpstreamTimeout
+from app.core.media_types import parse_essence
 from app.outbound.framing import EVENT_MEDIA_TYPES, StreamEvent, parse_events
 from app.protocols.base import Result
 
@@ -22,7 +23,7 @@ def events_of(result: Result) -> AsyncGenerator[StreamEvent, None] | None:
     """Return the events of a response that consists of events, None for any other."""
     if result.events is not None:
         return result.events
-    media = result.media_type.partition(";")[0].strip().lower()
+    media = parse_essence(result.media_type)
     if media in EVENT_MEDIA_TYPES and not result.is_content_coded:
         return parse_events(result.iterate(), result.media_type, max_bytes=MAX_COLLECTED)
     return None

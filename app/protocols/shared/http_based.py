@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from app.core.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
+from app.core.media_types import parse_essence
 from app.outbound.attach import Headers, attach, sign
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import OutboundRequest
@@ -80,14 +81,20 @@ class HttpBasedAdapter:
             for wire in call.credentials:
                 if wire.signer is not None:
                     return await self._send_signed(prepared._replace(url=url, headers=headers), call)
+        return await self._request(prepared, url, headers, call)
+
+    async def _request(
+        self, prepared: PreparedRequest, url: str, headers: Headers, call: Call[Any]
+    ) -> OutboundResponse:
+        """Send a request with this URL and these headers in place of its own; note whether it was resent."""
         request = OutboundRequest(
-            prepared.method,
-            url,
-            headers,
-            prepared.body,
-            call.limits,
-            call.deadline,
-            call.egress,
+            method=prepared.method,
+            url=url,
+            headers=headers,
+            body=prepared.body,
+            limits=call.limits,
+            deadline=call.deadline,
+            egress=call.egress,
             scope=call.scope if call.reuse else b"",
             resend=call.resend,
         )
@@ -106,11 +113,7 @@ class HttpBasedAdapter:
             if call.masker is not None:
                 made = ResponseMasker.for_values(signature.value for _, signature in signatures)
                 call.masker = call.masker.combined_with(made)
-            request = _outbound_request(prepared, url, headers, call)
-            try:
-                response = await self._engine.request(request)
-            finally:
-                call.resent = call.resent or request.resent
+            response = await self._request(prepared, url, headers, call)
             attempts += 1
             if response.status != 401 or attempts > _MAX_CHALLENGES:
                 return response
@@ -164,7 +167,7 @@ class HttpBasedAdapter:
         """Return the beginning of the body, as JSON where it is JSON, secrets masked; None if unreadable."""
         media_type = response.headers.get("Content-Type", "")
         # Servers that name no media type send this one: the body is text where it can be decoded.
-        is_unnamed = media_type.partition(";")[0].strip().lower() == "application/octet-stream"
+        is_unnamed = parse_essence(media_type) == "application/octet-stream"
         if media_type and not is_unnamed and not any(word in media_type.lower() for word in _TEXTUAL):
             response.close()
             return None
@@ -224,22 +227,6 @@ def _build_discovery_error(
 def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
     """Return the pieces, each after its length, so that different lists give different bytes."""
     return b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
-
-
-def _outbound_request(
-    prepared: PreparedRequest, url: str, headers: Headers, call: Call[Any]
-) -> OutboundRequest:
-    return OutboundRequest(
-        method=prepared.method,
-        url=url,
-        headers=headers,
-        body=prepared.body,
-        limits=call.limits,
-        deadline=call.deadline,
-        egress=call.egress,
-        scope=call.scope if call.reuse else b"",
-        resend=call.resend,
-    )
 
 
 def _merge_headers(headers: Headers, call: Call[Any]) -> Headers:

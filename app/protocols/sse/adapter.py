@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from app.core.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
+from app.core.media_types import parse_essence
 from app.formats.utcp.call_template import compile_template
 from app.outbound.framing import SSE_MEDIA_TYPE, SseParser, StreamEvent
 from app.outbound.response import OutboundResponse
@@ -154,7 +155,7 @@ class SseAdapter(HttpBasedAdapter):
         response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
-        media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        media = parse_essence(response.headers.get("Content-Type", ""))
         if media != SSE_MEDIA_TYPE and response.status != 204:
             # 204 means that the client is not to reconnect (WHATWG HTML section 9.2.3).
             response.close()

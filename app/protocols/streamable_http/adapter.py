@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.core.media_types import is_json
+from app.core.media_types import is_json, parse_essence
 from app.formats.utcp.call_template import compile_template
 from app.outbound.framing import JSON_LINES_MEDIA_TYPES, parse_events
 from app.outbound.response import OutboundResponse
@@ -110,7 +110,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         target: StreamableHttpTarget,
         call: Call[StreamableHttpTarget],
     ) -> Result:
-        media = media_type.partition(";")[0].strip().lower()
+        media = parse_essence(media_type)
         limits = call.limits
         pieces = _chunks(response.iterate(limits.response_bytes), target.chunk_size)
         if call.stream_deadline is None and (media in JSON_LINES_MEDIA_TYPES or is_json(media)):

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from app.console.forms.schema_form import FormView, Submission, build, parse
@@ -456,7 +456,7 @@ def without_additions(value: Any, found: Any) -> Any:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(roots, st.integers(0, 1_000))
 def test_form_of_a_valid_value_parses_to_it(schema: Schema, seed: int) -> None:
     try:
@@ -469,7 +469,7 @@ def test_form_of_a_valid_value_parses_to_it(schema: Schema, seed: int) -> None:
         assert json.dumps(found.value, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(roots, st.dictionaries(names, json_values, max_size=4))
 def test_form_of_any_value_parses_to_it(schema: Schema, value: dict[str, Any]) -> None:
     """A value that is not valid is shown as it is, too, with the errors of the API."""
